@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 
 from benches.summary import Row, summarise
 

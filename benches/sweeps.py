@@ -18,7 +18,7 @@ from typing import Any
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import prepare
 from disklab.sweeps import cluster_of
 

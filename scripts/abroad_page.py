@@ -19,7 +19,7 @@ import yaml
 from disklab import spec
 from disklab.prediction import Options, predict
 from disklab.results import Band
-from disklab.results.deviation import off_by
+from disklab.results.bands import off_by
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "python/disklab/reference/cassandra-abroad.yaml"

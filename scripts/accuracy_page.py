@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.simulating import host_profile
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.events import Event
 from disklab.prediction import Calibration, Options, calibration_for, predict
 from disklab.prediction.against import FIGURES, ComparedCell, Comparison, compare, judged
@@ -40,7 +40,7 @@ from disklab.prediction.fingerprint import differ, fingerprint
 from disklab.prediction.mechanisms import MECHANISMS, NOT_IN_STUDIES, SINGLE_SERVERS_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
-from disklab.results.deviation import told
+from disklab.results.bands import told
 
 from scripts.leagues import leagues
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import vl_convert
 from disklab.report import files
+from disklab.report.html import vega_lite_version
 from disklab.report.report import Report
-from disklab.report.script import vega_lite_version
 from disklab.report.terminal import show
 from disklab.results import Run
 from disklab.terminal import SafeConsole

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from disklab.results.deviation import off_by
+from disklab.results.bands import off_by
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BIAS = 100.0

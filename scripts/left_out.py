@@ -32,19 +32,16 @@ from accuracy_page import (  # type: ignore[import-not-found]  # beside this scr
 )
 from disklab.catalog import load_catalog
 from disklab.databases.simulating import Job
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction import Calibration, Options, calibration_for
 from disklab.prediction.against import ComparedCell, figures, judged
 from disklab.prediction.bands import design_of, simulated_bands
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of
-from disklab.prediction.fitting import Evaluation, Fit, fit
-from disklab.prediction.ranges import Ranged, read_ranged
-from disklab.prediction.refit import declared_cells
-from disklab.prediction.uncertain import Key, Uncertain, unknowns_of
+from disklab.prediction.fitting import Evaluation, Fit, declared_cells, fit
+from disklab.prediction.uncertain import Key, Ranged, Uncertain, read_ranged, unknowns_of
 from disklab.results import Bands
-from disklab.results.bands import TENTH
-from disklab.results.deviation import off_by, told
+from disklab.results.bands import TENTH, off_by, told
 
 PAGE = ROOT / "docs" / "left-out.md"
 COMMAND = ".venv/bin/python scripts/left_out.py"

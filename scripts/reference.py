@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import typer
-from disklab.catalog import Catalog, cpu_speed, load_catalog
-from disklab.catalog.description import rows
-from disklab.catalog.service_time import latency_profile, quantile_ns
+from disklab.catalog import Catalog, cpu_speed, description, load_catalog
+from disklab.catalog.profile import latency_profile, quantile_ns
 from disklab.cli import app
-from disklab.cli.rooms import AnyCommand
+from disklab.cli.app import AnyCommand
 from disklab.measurement.hosts_file import HostsFile
 from disklab.results import TrialResult
 from disklab.spec.schema import key_rows, schema_of, schema_text
@@ -46,9 +45,9 @@ def section(name: str, command: AnyCommand) -> str:
     context = typer.Context(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     lines = [f"## {name}", "", clean(command.help or ""), "", f"    {usage}", ""]
-    rows = [row for parameter in command.params if (row := described(parameter, context))]
-    if rows:
-        lines += ["| option | meaning |", "|---|---|", *rows, ""]
+    description = [row for parameter in command.params if (row := described(parameter, context))]
+    if description:
+        lines += ["| option | meaning |", "|---|---|", *description, ""]
     if command.epilog:
         lines += [clean(command.epilog), ""]
     return "\n".join(lines)
@@ -84,9 +83,10 @@ def catalog_page() -> str:
     known = load_catalog([])
     disk_head = ["disk", "GiB", "IOPS", "MB/s", "burst", "host cache", "price", "source"]
     vm_head = ["VM size", "vCPU", "GiB", "disks", "cached", "cache GiB", "uncached", "burst"]
-    disks = table(disk_head, ([d.name, *rows.disk(known, d)] for d in known.disks.values()))
+    disks = table(disk_head, ([d.name, *description.disk(known, d)] for d in known.disks.values()))
     vms = table(
-        [*vm_head, "temp GiB", "NVMe", "USD/h"], ([v.name, *rows.vm(v)] for v in known.vms.values())
+        [*vm_head, "temp GiB", "NVMe", "USD/h"],
+        ([v.name, *description.vm(v)] for v in known.vms.values()),
     )
     return CATALOG.format(command=COMMAND, disks=disks, vms=vms, sources=sources(known))
 
@@ -191,7 +191,7 @@ def evidence_page() -> str:
         "counts",
         "source",
     ]
-    rows = []
+    description = []
     for kind, found in known.evidence.items():
         for row in found:
             points = " ".join(f"p{percent}: {time}" for percent, time in row.percentiles_ms.items())
@@ -204,11 +204,11 @@ def evidence_page() -> str:
             mean = "" if row.mean_ms is None else str(row.mean_ms)
             counted = "yes" if counts else row.cap or row.basis
             named = [what, str(row.year or ""), row.tool or "", operation, block]
-            rows.append([*named, mean, points, counted, f"`{row.source}`"])
+            description.append([*named, mean, points, counted, f"`{row.source}`"])
     return EVIDENCE.format(
         command=COMMAND,
         profiles=table(head, body),
-        measurements=table(rows_head, rows),
+        measurements=table(rows_head, description),
         processors=processors(known),
     )
 

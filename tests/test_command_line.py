@@ -9,8 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import pytest
-from disklab.cli.app import app
-from disklab.cli.rooms import ROOMS, exit_codes
+from disklab.cli.app import ROOMS, app, exit_codes
 from disklab.cli.run_progress import result_text
 from disklab.events import TrialFinished
 from typer.main import get_command

@@ -10,14 +10,13 @@ from unittest.mock import Mock
 import pytest
 import typer
 from disklab.cli import app, clean, doctor, probe, reproduce
-from disklab.cli.check import code_of
-from disklab.cli.output import notes
+from disklab.cli.app import NOT_DONE, exit_codes
+from disklab.cli.output import code_of, notes
 from disklab.cli.rehearsing import follow
-from disklab.cli.rooms import NOT_DONE, exit_codes
 from disklab.hosts import doctor as examination
 from disklab.hosts.cleaning import Kept
 from disklab.hosts.doctor import Check
-from disklab.hosts.steps import Removed
+from disklab.hosts.left_databases import Removed
 from disklab.probe import verdict
 from disklab.results import Reason, Run
 from disklab.results.required import Outcome

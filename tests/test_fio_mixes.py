@@ -10,12 +10,11 @@ import pytest
 from disklab import spec
 from disklab.errors import UserError
 from disklab.probe.cells import KIB, LOADS, PERCENTILES, Cell, Direction, Profile, cells
-from disklab.probe.experiment import read_experiment
+from disklab.probe.charts import apart
 from disklab.probe.fio import Ran, parse
-from disklab.probe.request import directions_of
-from disklab.probe.run import CellResult
-from disklab.probe.sides import apart
-from disklab.probe.tables import results_table
+from disklab.probe.known import read_experiment
+from disklab.probe.report import results_table
+from disklab.probe.run import CellResult, directions_of
 from rich.console import Console
 
 from tests.procedures.rehearsed import only_result

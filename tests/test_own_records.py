@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from disklab import reading
-from disklab.databases.cassandra.java import _major
+from disklab.databases.cassandra.distribution import _major
 from disklab.engine.locks import Life
 from disklab.engine.process import EngineProcess
 from disklab.folders import Inside
 from disklab.hosts.left_networks import OWNER, owner_life
 from disklab.hosts.places import HostPlace, Places
 from disklab.results import durable
-from disklab.results.event_log import EVENTS, read_events
-from disklab.results.wishes import WISH, Wish, wish_of
+from disklab.results.event_log import EVENTS, WISH, Wish, read_events, wish_of
 
 
 def large(path: Path) -> None:

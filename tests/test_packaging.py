@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from disklab.web.metrics import FAMILIES
+from disklab.web.server import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 SHARE = ROOT / "installer" / "data" / "share"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from disklab.errors import UserError
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile, cell_of
-from disklab.probe.experiment import read_experiment
-from disklab.probe.published import published
+from disklab.probe.known import published, read_experiment
 
 REFERENCE = Path(__file__).parents[1] / "experiments" / "azure-local-disks.yaml"
 

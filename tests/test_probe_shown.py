@@ -6,10 +6,10 @@ import io
 from pathlib import Path
 
 import pytest
-from disklab.probe import plot, wording
+from disklab.probe import report, wording
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile
 from disklab.probe.charts import draw, sections, write_chart
-from disklab.probe.console import ProgressView
+from disklab.probe.command import ProgressView
 from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.report import show
 from disklab.probe.run import CellEnded, CellResult, StepProgress, StepStarted
@@ -52,8 +52,8 @@ def test_rates(iops: float, text: str) -> None:
 
 def test_a_curve_rises_from_bottom_left_to_top_right() -> None:
     curve = {p: 1000.0 * (number + 1) ** 2 for number, p in enumerate(PERCENTILES)}
-    *rows, labels, legend = [line.plain for line in plot.percentile_curves({"disk": curve})]
-    assert len(rows) == plot.ROWS
+    *rows, labels, legend = [line.plain for line in report.percentile_curves({"disk": curve})]
+    assert len(rows) == report.ROWS
     columns = [row.find("●") for row in reversed(rows) if "●" in row]
     assert columns == sorted(columns)
     assert sum(row.count("●") for row in rows) == len(PERCENTILES)
@@ -65,15 +65,15 @@ def test_a_curve_rises_from_bottom_left_to_top_right() -> None:
 
 def test_equal_curves_stand_beside_each_other() -> None:
     flat = dict.fromkeys(PERCENTILES, 5000.0)
-    text = "\n".join(line.plain for line in plot.percentile_curves({"one": flat, "two": flat}))
+    text = "\n".join(line.plain for line in report.percentile_curves({"one": flat, "two": flat}))
     assert text.count("●▲") == len(PERCENTILES)
 
 
 def test_bars_are_in_proportion_and_carry_the_promise() -> None:
-    full, half = plot.bars([("a", 100.0, 50.0, "x"), ("b", 50.0, None, "y")])
-    assert full.plain.count("█") == plot.BAR - 1  # one of them shows the promise
-    assert full.plain.index("┃") - full.plain.index("█") == plot.BAR // 2
-    assert half.plain.count("█") == plot.BAR // 2
+    full, half = report.bars([("a", 100.0, 50.0, "x"), ("b", 50.0, None, "y")])
+    assert full.plain.count("█") == report.BAR - 1  # one of them shows the promise
+    assert full.plain.index("┃") - full.plain.index("█") == report.BAR // 2
+    assert half.plain.count("█") == report.BAR // 2
     assert "┃" not in half.plain
 
 

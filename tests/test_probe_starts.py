@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from disklab.probe.starts import StartWatch
+from disklab.probe.fio import StartWatch
 
 # Two children, which write one block past the page cache 0.4 s apart and then stay for a while.
 PARENT = """

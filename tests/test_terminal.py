@@ -13,8 +13,7 @@ import pytest
 from disklab import terminal
 from disklab.cli import main
 from disklab.reading import UNSAFE
-from disklab.report.content import content
-from disklab.report.report import Report
+from disklab.report.report import Report, content
 from disklab.results import Run
 from rich.table import Table
 from rich.text import Text
@@ -123,7 +122,7 @@ def test_no_other_module_prints() -> None:
         "cli/output.py": "writes json_line to standard output",
         "cli/app.py": "prints our own version",
         "cli/experiment.py": "prints our own schema",
-        "probe/store.py": "names the file that it made itself",
+        "probe/command.py": "names the file that it made itself",
     }
     found = set()
     for file in PACKAGE.rglob("*.py"):

@@ -142,7 +142,7 @@ MAY_SLEEP = {
     "cloud/protocol.py": "the clock of waits for a cloud",
     "cli/disk.py": "a table that is shown anew each second, until Ctrl-C",
     "web/server.py": "a page that is open asks for news",
-    "observation/window.py": "a second reading needs some time after the first",
+    "observation/machine.py": "a second reading needs some time after the first",
     "procedures/life.py": "who paused the run decides how long; the phase is called so",
     "machines/foreground.py": "the user's own command has ended; nobody is told of its children",
 }

@@ -14,21 +14,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from disklab.databases.files import open_log
+from disklab.databases.place import open_log
 from disklab.errors import DisklabError
 from disklab.events import RunStarted, Warned
 from disklab.procedures import preparation
 from disklab.report import files
-from disklab.report.content import content
 from disklab.report.page import page
-from disklab.report.report import Report
+from disklab.report.report import Report, content
 from disklab.report.terminal import show
 from disklab.results import Run
-from disklab.results.event_log import EVENTS, EventLog
-from disklab.results.wishes import WISH, Wish, wish
+from disklab.results.event_log import EVENTS, WISH, EventLog, Wish, wish
 from disklab.spec import bundled
 from disklab.terminal import SafeConsole
-from disklab.web.metrics import metrics
+from disklab.web.server import metrics
 from disklab.web.state import Followed
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard

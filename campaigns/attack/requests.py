@@ -14,9 +14,9 @@ from disklab.catalog import VolumeRequest, load_catalog
 from disklab.hosts.attach import AttachRequest
 from disklab.privilege import probing, requests, volumes
 from disklab.probe.cells import ENGINES, MIB, Cell, Direction, Plan, Profile
+from disklab.probe.emulated import At, Emulated
 from disklab.probe.known import Disk
-from disklab.probe.looking import At, Emulated
-from disklab.procedures.effort import QUICK
+from disklab.procedures.jobs import QUICK
 from disklab.procedures.plan import order
 
 from campaigns.attack.files import EXPERIMENTS

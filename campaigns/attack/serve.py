@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from disklab.results.event_log import EVENTS
-from disklab.results.wishes import WISH
+from disklab.results.event_log import EVENTS, WISH
 from disklab.web.access import Address, key_of
 from disklab.web.server import application
 

@@ -17,7 +17,7 @@ from disklab.databases import NodePlace, Sizes
 from disklab.databases.cassandra.settings import merged
 from disklab.databases.etcd.configuration import MemberFiles
 from disklab.databases.etcd.configuration import arguments as etcd_arguments
-from disklab.databases.etcd.sizing import plan_memory as plan_etcd
+from disklab.databases.etcd.configuration import plan_memory as plan_etcd
 from disklab.databases.postgresql.configuration import ServerFiles, as_text, server_settings
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard

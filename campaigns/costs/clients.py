@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.distribution import find_java
 
 from campaigns.pauses.__main__ import Setup, started
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from disklab.engine.process import EngineProcess
 from disklab.hosts.cleaning import LOST
+from disklab.hosts.control_group import MARK, marked_processes
 from disklab.hosts.filesystem import users_of
-from disklab.hosts.processes import MARK, marked_processes
 from disklab.results import Run
 
 from campaigns.kills.lab import FoundError, Lab, memory_groups_of

@@ -32,7 +32,7 @@ from disklab.databases.cassandra.configuration import (
     Installation,
     command_line,
 )
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.distribution import find_java
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import MemoryPlan
 from disklab.engine import LoadDone, run_load, server_account

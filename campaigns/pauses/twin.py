@@ -10,8 +10,12 @@ from typing import Any
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.cassandra.collectors import Collector, collector_of, new_keys_permille
-from disklab.engine.simulation import simulate
+from disklab.databases.cassandra.simulated_settings import (
+    Collector,
+    collector_of,
+    new_keys_permille,
+)
+from disklab.engine.process import simulate
 from disklab.prediction.cells import prepare
 from disklab.spec import Trial
 

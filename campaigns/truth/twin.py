@@ -11,11 +11,10 @@ from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import database_of, with_parameters
-from disklab.prediction.rehearsed import prepare_rehearsed, rehearsed_trials
-from disklab.procedures.effort import QUICK
-from disklab.procedures.jobs import Seeds
+from disklab.prediction.counted import prepare_rehearsed, rehearsed_trials
+from disklab.procedures.jobs import QUICK, Seeds
 from disklab.results import Share
 from disklab.spec import Trial
 from disklab.workloads.rows import load_seed

@@ -18,8 +18,8 @@ from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.results.carried import SUSTAINED, carried_ratio
 from disklab.results.pricing import cluster_price
+from disklab.results.required import SUSTAINED, carried_ratio
 
 CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
 CATALOG = load_catalog()

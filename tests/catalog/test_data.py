@@ -8,10 +8,9 @@ import pytest
 import yaml
 from disklab.catalog import load_catalog
 from disklab.catalog.description import describe_disk, describe_local, describe_vm
-from disklab.catalog.expression import LOCAL_DISKS
 from disklab.catalog.load import _Lines
-from disklab.catalog.profile import Distribution
-from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
+from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
+from disklab.catalog.quantity import LOCAL_DISKS
 
 CATALOG = load_catalog([])
 DATA = Path(__file__).parents[2] / "python/disklab/data"

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Iterator
 
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
-from disklab.catalog.expression import LOCAL_DISKS
 from disklab.catalog.profile import Caching, HostProfile
+from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.engine import find_engine
 from disklab.errors import UserError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.evidence import Measurement, band, measurements
-from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
+from disklab.catalog.profile import latency_profile, mean_ns, quantile_ns
 from disklab.errors import UserError
 
 CATALOG = load_catalog([])

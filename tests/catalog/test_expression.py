@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disklab.catalog.expression import MOST_DISKS, DiskExpression, parse_disks
+from disklab.catalog.quantity import MOST_DISKS, DiskExpression, parse_disks
 from disklab.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,8 +7,13 @@ from itertools import combinations, pairwise
 import pytest
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
 from disklab.catalog.price import Price, volume_price
-from disklab.catalog.profile import HostProfile, VolumeProfile
-from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
+from disklab.catalog.profile import (
+    HostProfile,
+    VolumeProfile,
+    latency_profile,
+    mean_ns,
+    quantile_ns,
+)
 from disklab.errors import UserError
 from disklab.probe.cells import Direction, Load, Plan, cell_of
 from disklab.probe.promise import SPENT, Placement, promise

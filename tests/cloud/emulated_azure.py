@@ -14,7 +14,7 @@ from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.catalog.facts import GIB
-from disklab.catalog.skus import AZURE_SKUS
+from disklab.catalog.price import AZURE_SKUS
 from disklab.hosts.namespaces import EmulatedHosts
 from disklab.hosts.requirements import find_program
 from disklab.machines import Command

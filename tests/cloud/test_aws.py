@@ -22,11 +22,11 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.cli.app import app
-from disklab.cloud import guard, ready
+from disklab.cloud import first_boot, guard
 from disklab.cloud.aws.ec2 import Ec2, connected
 from disklab.cloud.aws.site import GROUP, AwsSite
 from disklab.cloud.aws.template import CANONICAL
-from disklab.cloud.bill import tariff_of
+from disklab.cloud.guard import tariff_of
 from disklab.cloud.layout import Layout, layout_of
 from disklab.cloud.protocol import OWNER, RUN, UNTIL, CloudError, CloudSite
 from disklab.cloud.record import Notebook, Record, records
@@ -328,8 +328,8 @@ def test_the_command_plans_makes_removes_and_tells_the_bill(
     """No instance answers here, so that the run ends at its first boot: with removal and bill."""
     layout(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ready, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(ready, "ASK_S", 1.0)
+    monkeypatch.setattr(first_boot, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(first_boot, "ASK_S", 1.0)
     words = ["measure", "e.yaml", "--cloud", "aws", "--max-usd", "5", "--quick"]
     words += ["--ssh-from", "203.0.113.7"]
     said = CliRunner().invoke(app, [*words, "--plan"])

@@ -17,8 +17,7 @@ from disklab.catalog import load_catalog
 from disklab.cloud import guard
 from disklab.cloud.azure.arm import Arm, ArmError, NoAnswerError
 from disklab.cloud.azure.site import AzureSite
-from disklab.cloud.bill import tariff_of
-from disklab.cloud.guard import Making, budget_of, held
+from disklab.cloud.guard import Making, budget_of, held, tariff_of
 from disklab.cloud.layout import Layout, layout_of
 from disklab.cloud.protocol import OWNER, RUN, UNTIL, CloudError
 from disklab.cloud.record import Notebook, Record, owner, records, state_folder

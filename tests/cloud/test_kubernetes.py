@@ -17,7 +17,7 @@ from disklab.cloud.kubernetes.manifest import KEPT_S, Claim, probes_of
 from disklab.errors import UserError
 from disklab.probe import command
 from disklab.probe.cells import Plan
-from disklab.probe.request import Request, plan_of
+from disklab.probe.run import Request, plan_of
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """

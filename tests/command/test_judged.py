@@ -6,10 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from disklab.command.budget import parse_budget
-from disklab.command.compare import changes, check_alike, read_base
-from disklab.command.counts import CommandRun
-from disklab.command.written import junit, markdown
+from disklab.command.counts import CommandRun, parse_budget
+from disklab.command.written import changes, check_alike, junit, markdown, read_base
 from disklab.errors import UserError
 
 from .conftest import operations

@@ -17,7 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from disklab.databases.cassandra.internode import KEYSTORE_PASSWORD
+from disklab.databases.cassandra.access import KEYSTORE_PASSWORD
 
 SECONDS = 20.0
 Address = tuple[str, int]

@@ -12,7 +12,7 @@ from disklab.database_settings import Setting, setting_problem, setting_problems
 from disklab.databases import NodePlace, Request, provision
 from disklab.databases.cassandra.distribution import fetched
 from disklab.databases.cassandra.settings import known_settings
-from disklab.databases.etcd.installation import find_etcd
+from disklab.databases.etcd.configuration import find_etcd
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.protocol import Sizes
 from disklab.errors import UserError

@@ -18,7 +18,7 @@ from disklab.databases.cassandra.table import statements
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError
-from disklab.hosts.processes import marked_processes
+from disklab.hosts.control_group import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request

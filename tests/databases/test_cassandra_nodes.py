@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases.cassandra.access import KEYSTORE_FILE
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import STORAGE_PORT, even_tokens, token_for_newcomer
-from disklab.databases.cassandra.internode import KEYSTORE_FILE
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.protocol import Conditions
 from disklab.engine import LoadDone, run_load

@@ -16,12 +16,16 @@ from pathlib import Path
 
 import pytest
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
-from disklab.databases.etcd import metrics
+from disklab.databases.etcd import gateway
 from disklab.databases.etcd.cluster import Etcd
-from disklab.databases.etcd.configuration import CLIENT_PORT, PORTS
-from disklab.databases.etcd.installation import find_etcd
-from disklab.databases.etcd.rules import quantile, rules
-from disklab.databases.etcd.sizing import LEAST_ENTRIES, plan_memory
+from disklab.databases.etcd.configuration import (
+    CLIENT_PORT,
+    LEAST_ENTRIES,
+    PORTS,
+    find_etcd,
+    plan_memory,
+)
+from disklab.databases.etcd.gateway import quantile, rules
 from disklab.engine.load import (
     ClosedLoop,
     KnownVersions,
@@ -283,7 +287,7 @@ def test_fsyncs_are_counted(one: Etcd) -> None:
     fill(one)
     grown = {name: value - before[name] for name, value in one.observe().counters.items()}
     assert grown["wal_fsyncs"] >= 10
-    assert grown[metrics.within("wal_fsync", 8192)] <= grown["wal_fsyncs"]
+    assert grown[gateway.within("wal_fsync", 8192)] <= grown["wal_fsyncs"]
     assert grown["wal_fsync_s"] > 0
     assert {f"{name}s" for name in ("wal_fsync", "backend_commit")} <= set(grown)
 
@@ -309,7 +313,7 @@ def test_the_rule(edge_ms: int, slow: int, *, kept: bool, sure: bool) -> None:
     def growth(name: str) -> float | None:
         if name == "wal_fsyncs":
             return 1000.0
-        at = {metrics.within("wal_fsync", edge): edge for edge in metrics.EDGES_MS}.get(name)
+        at = {gateway.within("wal_fsync", edge): edge for edge in gateway.EDGES_MS}.get(name)
         return None if at is None else 1000.0 * (at >= edge_ms)
 
     (found,) = rules(growth, slow)

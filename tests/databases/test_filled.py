@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disklab.databases.cassandra.filled import MIB, heap_bytes, tables_of_fill
+from disklab.databases.cassandra.simulated import MIB, heap_bytes, tables_of_fill
 
 FLUSHED = 64 * MIB // 3
 

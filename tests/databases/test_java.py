@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.distribution import find_java
 from disklab.errors import UserError
 
 

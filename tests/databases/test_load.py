@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
+from disklab.engine.control import QueryError
 from disklab.engine.load import (
     ClosedLoop,
     Generator,
@@ -17,7 +18,6 @@ from disklab.engine.load import (
     Stop,
     load_target,
 )
-from disklab.engine.query import QueryError
 from disklab.errors import EngineError, UserError
 from disklab.results.histogram import decode
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from disklab.databases.cassandra.log_parts import parts, parts_in
+from disklab.databases.cassandra.compactions import parts, parts_in
 
 SERVICE = "StorageService.java:2047"
 # Of our own rehearsal of 2026-11-25, Cassandra 5.0.6: a node that migrated.

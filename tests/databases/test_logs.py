@@ -7,9 +7,8 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from disklab.databases.cassandra.gc_log import PIECE_BYTES, GcLog
-from disklab.databases.cassandra.node import LOG
-from disklab.databases.etcd.log import LOG as ETCD
+from disklab.databases.cassandra.node import LOG, PIECE_BYTES, GcLog
+from disklab.databases.etcd.cluster import LOG as ETCD
 from disklab.databases.log import FirstErrors, LogForm, NodeLog, watched
 from disklab.databases.postgresql.server import LOG as POSTGRESQL
 from disklab.errors import MachineError

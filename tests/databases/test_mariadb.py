@@ -26,8 +26,8 @@ from disklab.engine.load import (
     load_target,
 )
 from disklab.errors import UserError
+from disklab.procedures.turn import workload_of
 from disklab.workloads.protocol import Asked, Begin, Workload
-from disklab.workloads.selection import workload_of
 
 from tests.databases.mariadb import GIB, mariadb
 

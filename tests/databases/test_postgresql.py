@@ -16,17 +16,24 @@ from pathlib import Path
 import pytest
 from disklab.database_settings import Setting
 from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
-from disklab.databases.postgresql import cluster, timing
+from disklab.databases.postgresql import cluster
+from disklab.databases.postgresql import server as timing
 from disklab.databases.postgresql.cluster import PostgreSQL
-from disklab.databases.postgresql.configuration import DATABASE, PORT, USER, Role
+from disklab.databases.postgresql.configuration import (
+    DATABASE,
+    PORT,
+    USER,
+    Role,
+    plan_memory,
+    sample_bytes,
+)
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.postgresql.server import Server
-from disklab.databases.postgresql.sizing import plan_memory, sample_bytes
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError, UserError
 from disklab.hosts.addresses import free_addresses
+from disklab.hosts.control_group import marked_processes
 from disklab.hosts.left_databases import remove_database
-from disklab.hosts.processes import marked_processes
 
 from tests.conftest import IN_CI
 from tests.databases.conftest import GIB, node_on
@@ -497,9 +504,9 @@ def test_the_sample_of_analyze_fits_beside_a_small_page_cache() -> None:
 
 
 def test_periods_follow_the_time_dilation() -> None:
-    assert timing.usual(1) == {}
-    slow = timing.usual(12)
+    assert timing.usual_timing(1) == {}
+    slow = timing.usual_timing(12)
     assert slow["checkpoint_timeout"] == f"{12 * 300_000}ms"
-    assert timing.usual(100)["wal_writer_delay"] == "10000ms"
+    assert timing.usual_timing(100)["wal_writer_delay"] == "10000ms"
     asked: dict[str, Setting] = {"checkpoint_timeout": "5min", "wal_level": "replica", "jit": False}
-    assert timing.dilated(asked, 12) == {**asked, "checkpoint_timeout": "60min"}
+    assert timing.dilated_timing(asked, 12) == {**asked, "checkpoint_timeout": "60min"}

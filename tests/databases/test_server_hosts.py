@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases.asking import Question
-from disklab.databases.etcd.log import LOG
+from disklab.databases.etcd.cluster import LOG
 from disklab.databases.place import Place, ServerHost, Way
 from disklab.databases.remote_host import RemoteHost
 from disklab.databases.this_machine import ThisMachine

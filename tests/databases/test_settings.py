@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.database_settings import Setting
-from disklab.databases import NodePlace, process, provision
-from disklab.databases.cassandra import timing
+from disklab.databases import NodePlace, provision, this_machine
 from disklab.databases.cassandra.configuration import default_settings
 from disklab.databases.cassandra.distribution import exact_version, fetched, unpacked
-from disklab.databases.cassandra.settings import check_settings, known_settings, merged
+from disklab.databases.cassandra.settings import (
+    check_settings,
+    dilated_timing,
+    known_settings,
+    merged,
+    usual_timing,
+)
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.errors import MachineError, UserError
 from disklab.hosts.addresses import free_addresses
-from disklab.hosts.processes import marked_processes
+from disklab.hosts.control_group import marked_processes
 
 from tests.databases.conftest import PORTS, request
 
@@ -179,7 +184,7 @@ def test_a_value_that_cassandra_refuses_is_shown_in_its_own_words(open_folder: P
 def test_a_program_at_the_address_of_a_node_is_never_taken_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "FREE_SECONDS", 0.1)
+    monkeypatch.setattr(this_machine, "FREE_SECONDS", 0.1)
     address = free_addresses(1, PORTS)[0]
     database = provision(request(), [replace(place(tmp_path), address=address)])
     with socket.create_server((address, PORTS[0])) as stranger:
@@ -193,7 +198,7 @@ def test_a_program_at_the_address_of_a_node_is_never_taken_for_it(
 
 def test_periods_and_rates_follow_the_time_dilation(known: dict[str, str]) -> None:
     settings = {
-        **timing.usual(known),
+        **usual_timing(known),
         "commitlog_sync_period_in_ms": 10000,
         "cache_load_timeout": "30s",
         "concurrent_reads": 64,
@@ -201,22 +206,22 @@ def test_periods_and_rates_follow_the_time_dilation(known: dict[str, str]) -> No
         "commitlog_sync": "periodic",
         "auto_snapshot": False,
     }
-    slow = timing.dilated(settings, 8)
+    slow = dilated_timing(settings, 8)
     assert slow["commitlog_sync_period_in_ms"] == 80_000
     assert slow["cache_load_timeout"] == "240s"
     assert slow["read_request_timeout"] == "40000ms"
     assert slow["compaction_throughput"] == f"{8 << 20}B/s"
     same = ("concurrent_reads", "stream_throughput_outbound", "commitlog_sync", "auto_snapshot")
     assert all(slow[name] == settings[name] for name in same)
-    assert timing.dilated(settings, 1) == settings
+    assert dilated_timing(settings, 1) == settings
     # What a settings file leaves out is throttled by default, and as much slower.
-    usual = timing.dilated(timing.usual(known), 2)
+    usual = dilated_timing(usual_timing(known), 2)
     for name in ("stream_throughput_outbound", "entire_sstable_stream_throughput_outbound"):
         assert usual[name] == f"{12 << 20}B/s"
 
 
 def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -> None:
-    assert set(timing.usual(known)) <= set(known)
+    assert set(usual_timing(known)) <= set(known)
     old = {
         name: name
         for name in (
@@ -225,7 +230,7 @@ def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -
             "stream_throughput_outbound_megabits_per_sec",
         )
     }
-    assert timing.dilated(timing.usual(old), 4) == {
+    assert dilated_timing(usual_timing(old), 4) == {
         "read_request_timeout_in_ms": 20_000,
         "compaction_throughput_mb_per_sec": 16,
         "stream_throughput_outbound_megabits_per_sec": 50,
@@ -237,7 +242,7 @@ def test_the_settings_of_the_study_of_local_disks_reach_its_nodes(known: dict[st
     assert trial.spec.database is not None
     asked = trial.spec.database.settings
     assert check_settings(asked, known, "5.0") == []
-    settings = timing.dilated(merged(asked, timing.usual(known), known), 8)
+    settings = dilated_timing(merged(asked, usual_timing(known), known), 8)
     # A rate is as much slower as time is; what is synced at a time stays, as the disks' windows do.
     assert settings["compaction_throughput_mb_per_sec"] == 128 // 8
     assert "compaction_throughput" not in settings

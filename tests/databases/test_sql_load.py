@@ -18,9 +18,9 @@ from disklab.engine.load import (
     RowSize,
     RowsWorkload,
     Stop,
+    TpccWorkload,
     load_target,
 )
-from disklab.engine.tpcc import TpccWorkload
 from disklab.errors import UserError
 from disklab.results.histogram import decode
 

@@ -11,8 +11,7 @@ import pytest
 from disklab.databases import Database
 from disklab.databases.sql import Sql
 from disklab.engine import LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
-from disklab.engine.load import ClosedLoop, Generator, Stop
-from disklab.engine.tpcc import TRANSACTIONS, TpccOutcome
+from disklab.engine.load import TRANSACTIONS, ClosedLoop, Generator, Stop, TpccOutcome
 from disklab.errors import UserError
 from disklab.results.histogram import decode
 from disklab.workloads.tpcc import check_job, load_job, run_job

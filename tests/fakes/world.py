@@ -24,7 +24,7 @@ from disklab.errors import MachineError
 from disklab.hosts.attach import Attached
 from disklab.hosts.node import NodeWish
 from disklab.hosts.places import HostPlace, Places
-from disklab.procedures.timetable import THREAD
+from disklab.procedures.breaking import THREAD
 from disklab.results.histogram import Histogram, encode
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target

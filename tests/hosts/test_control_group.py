@@ -12,11 +12,10 @@ import pytest
 from disklab.engine.process import start_time_of
 from disklab.errors import MachineError
 from disklab.hosts.cleaning import Scope, clean, clean_orphans
-from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.control_group import MARK, ControlGroup, GroupRoot, marked_processes
 from disklab.hosts.left_databases import OWNER, make_run_dir, record_group, remove_database
 from disklab.hosts.places import OWNER_LOCK, Places
-from disklab.hosts.processes import MARK, marked_processes
-from disklab.machines import page_cache
+from disklab.machines import local
 
 MIB = 1 << 20
 # Reads a file into the page cache, says so, keeps it mapped, and waits for the end of its input.
@@ -44,8 +43,8 @@ def group() -> Iterator[ControlGroup]:
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(8 * MIB))
-    page_cache.sync(tmp_path)
-    page_cache.drop(tmp_path)
+    local.sync(tmp_path)
+    local.drop(tmp_path)
     return path
 
 
@@ -57,14 +56,14 @@ def test_a_group_holds_its_processes_memory_and_page_cache(group: ControlGroup, 
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"read\n"
         assert group.processes() == [reader.pid]
-        size, cached = page_cache.cached_bytes(file.parent)
+        size, cached = local.cached_bytes(file.parent)
         assert (size, cached) == (8 * MIB, 8 * MIB)
         assert group.use().mapped >= 8 * MIB
         # Mapped pages are what fadvise cannot drop, and the group can.
-        page_cache.drop(file.parent)
-        assert page_cache.cached_bytes(file.parent)[1] == 8 * MIB
+        local.drop(file.parent)
+        assert local.cached_bytes(file.parent)[1] == 8 * MIB
         group.reclaim()
-        assert page_cache.cached_bytes(file.parent)[1] <= MIB / 4
+        assert local.cached_bytes(file.parent)[1] <= MIB / 4
         assert group.use().anonymous > 0, "the process is left alone"
         group.set_limit(128 * MIB)
         assert group.limit_bytes() == 128 * MIB

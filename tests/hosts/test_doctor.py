@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
 from disklab.engine import Envelope
-from disklab.hosts.envelope import shortfalls
+from disklab.hosts.doctor import shortfalls
 
 from .conftest import Lab
 

@@ -14,10 +14,9 @@ from disklab.errors import DisklabError, MachineError
 from disklab.hosts import attach as attaching
 from disklab.hosts import filesystem, running
 from disklab.hosts.attach import AttachRequest
-from disklab.hosts.mount_point import held
 from disklab.hosts.ownership import mounts
 from disklab.hosts.places import Places
-from disklab.hosts.running import Target
+from disklab.hosts.running import Target, held
 
 from .conftest import Lab
 

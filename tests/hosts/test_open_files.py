@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from disklab.engine import Control
-from disklab.hosts.open_files import renew_read_ahead
+from disklab.procedures.emulated_hosts import renew_read_ahead
 
 from .conftest import Lab
 

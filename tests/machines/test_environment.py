@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from disklab.databases.etcd.log import LOG
-from disklab.databases.process import DatabaseProcess
+from disklab.databases.etcd.cluster import LOG
 from disklab.databases.protocol import NodePlace
-from disklab.hosts.processes import MARK
+from disklab.databases.this_machine import DatabaseProcess
+from disklab.hosts.control_group import MARK
 from disklab.machines.environment import KEPT, minimal
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command

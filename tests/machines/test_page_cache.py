@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from disklab.machines.page_cache import cached_bytes, drop
+from disklab.machines.local import cached_bytes, drop
 
 
 def test_pipes_links_and_sockets_are_passed_over(tmp_path: Path) -> None:

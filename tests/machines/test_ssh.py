@@ -225,7 +225,7 @@ class TestJobs:
     def test_its_context_ends_what_ignores_sigterm(
         self, box: SshMachine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("disklab.machines.far_child.END_SECONDS", 0.5)
+        monkeypatch.setattr("disklab.machines.watched.END_SECONDS", 0.5)
         with box.start(sh("trap '' TERM; echo up; while :; do sleep 0.1; done")) as child:
             assert next(child.lines()) == b"up"
         await_end(child.pid)

@@ -13,7 +13,14 @@ from disklab.databases.cassandra.jolokia import PATH, Jolokia
 from disklab.databases.remote_host import RemoteHost, listening
 from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
-from disklab.measurement.host_counters import HostCounters, Look, doubts, sources_of, spent, traffic
+from disklab.measurement.existing_hosts import (
+    HostCounters,
+    Look,
+    doubts,
+    sources_of,
+    spent,
+    traffic,
+)
 
 DEV = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs

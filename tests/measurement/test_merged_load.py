@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from disklab.engine.load import LoadDone, LoadProgress
-from disklab.measurement import clients, merged_load
+from disklab.measurement import clients
 from disklab.results import Histogram, decode, encode, merged
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def done_of(latencies: list[int], elapsed_s: float, failed: int = 0) -> LoadDone
 def test_histograms_of_two_clients_are_those_of_one_that_saw_all(
     first: list[int], second: list[int]
 ) -> None:
-    both = merged_load.done([done_of(first, 2.0, failed=1), done_of(second, 4.0, failed=2)])
+    both = clients.merged_done([done_of(first, 2.0, failed=1), done_of(second, 4.0, failed=2)])
     alone = Histogram.of([*first, *second])
     for text in (both.response["read"], both.service["read"], str(both.lateness)):
         assert (decode(text).counts == alone.counts).all()
@@ -80,7 +80,7 @@ def test_totals_of_a_client_that_has_ended_still_count() -> None:
     now = progress_of(3.0, 50, [2_000_000])
     also = progress_of(3.1, 40, [8_000_000])
     gone = progress_of(2.0, 30, [1_000])
-    both = merged_load.progress([now, also], [gone])
+    both = clients.progress([now, also], [gone])
     assert (both.operations, both.errors, both.cpu_ns) == (120, 3, 30)
     # What it did in its own last second is not this second's.
     assert both.ops_per_s == 2

@@ -29,7 +29,7 @@ from disklab.databases.cassandra.configuration import (
     STORAGE_PORT,
     Installation,
 )
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.distribution import find_java
 from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.observer import CassandraObserver
 from disklab.databases.cassandra.provider import distribution_of, settings_of

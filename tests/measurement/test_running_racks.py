@@ -15,12 +15,12 @@ from disklab.databases.cassandra import access
 from disklab.databases.cassandra.access import Secrets
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.configuration import CQL_PORT, Installation
-from disklab.databases.cassandra.java import find_java
+from disklab.databases.cassandra.distribution import find_java
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.node import Node
 from disklab.databases.cassandra.provider import distribution_of, settings_of
 from disklab.databases.cassandra.sizing import plan_memory
-from disklab.databases.files import write
+from disklab.databases.place import write
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account, CqlQuery, server_account
 from disklab.errors import MachineError

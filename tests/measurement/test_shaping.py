@@ -13,11 +13,9 @@ from disklab.hosts.delays import Between
 from disklab.machines.local import LocalMachine
 from disklab.machines.netns import NamespaceMachine
 from disklab.machines.protocol import Child, Command, Finished
-from disklab.measurement import shaping
-from disklab.measurement.host_links import HostLinks
-from disklab.measurement.journal import Journal, undo_all
-from disklab.measurement.qdiscs import HANDLE
-from disklab.measurement.shaping import Shape
+from disklab.measurement import host_links
+from disklab.measurement.host_links import HostLinks, Shape
+from disklab.measurement.journal import HANDLE, Journal, undo_all
 
 from tests.databases.sql import need_postgresql
 
@@ -160,7 +158,7 @@ def test_losses_and_delays_of_two_links_add_up() -> None:
 
 @pytest.mark.machine
 def test_a_host_without_netem_is_refused_with_what_its_kernel_says() -> None:
-    problems = [*shaping.missing("h.yaml:3", LocalMachine(), {"n2": "127.0.0.1"})]
+    problems = [*host_links.shaping_lacks("h.yaml:3", LocalMachine(), {"n2": "127.0.0.1"})]
     if not problems:
         pytest.skip("this kernel has netem")
     (problem,) = problems
@@ -228,7 +226,7 @@ def test_a_timetable_on_hosts_gives_tc_exactly_its_commands(bench: Bench, tmp_pa
         assert code == 0, err
         for name, other in (("n1", "c1"), ("c1", "n1")):
             host = served.hosts[name]
-            device = shaping.device_to(host, served.hosts[other].address)
+            device = host_links.device_to(host, served.hosts[other].address)
             assert host.files.read(PurePosixPath(LOG)).decode().splitlines() == commands(
                 device, served.hosts[other].address
             )

@@ -27,7 +27,7 @@ from disklab.observation.blocks import (
     seen_in,
 )
 from disklab.observation.tracing import Ended, record
-from disklab.privilege.tracing import Record, TracePart
+from disklab.privilege.probing import Record, TracePart
 from disklab.traces.formats import Chosen, read
 
 CAPTURED = Path(__file__).with_name("captured") / "block-trace-6.18.txt"

@@ -16,7 +16,7 @@ from disklab.databases import Database
 from disklab.databases.cassandra.configuration import access_settings
 from disklab.databases.cassandra.observer import CassandraObserver
 from disklab.databases.observing import Target
-from disklab.observation.window import LEAST_INTERVAL_S
+from disklab.observation.machine import LEAST_INTERVAL_S
 
 from tests.databases.rows import asking_cql
 from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables

@@ -18,8 +18,7 @@ from disklab.databases.observing import (
 from disklab.machines.local import LocalMachine
 from disklab.observation.file import Stated, assumed, file_of
 from disklab.observation.found import Found, busy, found_of
-from disklab.observation.machine import Disk, DiskReading, MachineSeen
-from disklab.observation.window import Window
+from disklab.observation.machine import Disk, DiskReading, MachineSeen, Window
 
 NODES = tuple(NodeSeen(f"10.0.0.{number}:9042") for number in (4, 5, 6))
 USERS = TableSeen("shop.users", 3, 2e6, 400.0, 4, 3e9, {"compaction": "leveled"})

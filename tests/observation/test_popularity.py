@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import pytest
 from disklab.databases.observing import CacheSeen
-from disklab.observation.popularity import WorkingSet, working_set
+from disklab.observation.found import WorkingSet, working_set
 
 ROWS = 10_000
 

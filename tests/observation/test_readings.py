@@ -12,16 +12,20 @@ from typing import Any
 
 import pytest
 from disklab.databases.cassandra.observer import (
+    LEAST,
+    MOST,
+    ROWS_OF_PLACE,
+    TOKEN,
     Ring,
     Told,
     copies_of,
     folders_of,
     options_of,
+    partitions,
     reading,
     ring_of,
     settings_of,
 )
-from disklab.databases.cassandra.sampling import LEAST, MOST, ROWS_OF_PLACE, TOKEN, partitions
 from disklab.databases.observing import Count, mean_ms
 from disklab.databases.postgresql.observer import counted
 from disklab.observation.machine import mount_of

@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from disklab.databases.simulating import own_client
 from disklab.prediction.cells import with_parameters
-from disklab.prediction.rehearsed import rehearsed_trials
+from disklab.prediction.counted import rehearsed_trials
 from disklab.results import Share
 
 from campaigns.pauses.twin import Line, allocated_bytes, measured, package, pauses_us

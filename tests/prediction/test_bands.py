@@ -15,8 +15,7 @@ from disklab.databases.calibration import Residual, calibration_for
 from disklab.prediction.bands import bands_of, design_of, within_offered
 from disklab.prediction.cells import prepare
 from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
-from disklab.report.verdict import Outcome, Quantity, Sample, judge
-from disklab.report.verdict_interval import Basis
+from disklab.report.verdict import Basis, Outcome, Quantity, Sample, judge
 from disklab.results import Bands, Mover
 from disklab.results.bands import TENTH, band, band_of_ratio, mover_of_ratio
 

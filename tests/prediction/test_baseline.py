@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disklab.prediction.against import ComparedCell, Comparison
-from disklab.prediction.baseline import Baseline
+from disklab.prediction.against import Baseline, ComparedCell, Comparison
 from disklab.prediction.counted import ALL, LATENCIES, InSight, in_sight, levels
 
 

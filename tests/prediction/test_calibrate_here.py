@@ -9,13 +9,13 @@ import pytest
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, read_calibration
 from disklab.databases.simulating import own_client
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.errors import UserError
 from disklab.prediction import Options, calibration_for, design, here
 from disklab.prediction.cells import with_parameters
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.fitting import calibration_text
-from disklab.prediction.rehearsed import prepare_rehearsed
-from disklab.procedures.effort import QUICK
+from disklab.procedures.jobs import QUICK
 from disklab.results import Operation, Run, Share, Telemetry, TrialResult
 from disklab.spec import Trial
 

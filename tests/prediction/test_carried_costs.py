@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from disklab import spec
 from disklab.catalog import cpu_speed, load_catalog
-from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.carried import is_cpu_time
+from disklab.databases.calibration import Calibration, calibration_for, is_cpu_time
 from disklab.databases.registry import simulated_of
 from disklab.prediction.cells import prepare
-from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.uncertain import Uncertain
 from disklab.spec import Trial
 

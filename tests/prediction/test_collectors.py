@@ -9,14 +9,18 @@ import pytest
 from disklab import spec
 from disklab.catalog import cpu_speed, load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.cassandra.collectors import collector_of, new_keys_permille, threads_on
 from disklab.databases.cassandra.configuration import collector_options
 from disklab.databases.cassandra.provider import check
+from disklab.databases.cassandra.simulated_settings import (
+    collector_of,
+    new_keys_permille,
+    threads_on,
+)
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.protocol import Request, Sizes
 from disklab.errors import UserError
 from disklab.prediction.cells import prepare
-from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.uncertain import Uncertain
 from disklab.spec import Trial
 

@@ -17,8 +17,7 @@ from disklab import spec
 from disklab.probe import fio
 from disklab.probe.cells import Cell, Direction, Load, Plan, cell_of
 from disklab.probe.emulated import made_for_probe
-from disklab.probe.experiment import disk_of
-from disklab.probe.known import Disk, placed
+from disklab.probe.known import Disk, disk_of, placed
 from disklab.probe.promise import SPENT, State, promise
 from disklab.probe.run import Subject, probe_cell
 

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from disklab.prediction import calibration_for
-from disklab.results.deviation import off_by, told
+from disklab.results.bands import off_by, told
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "left-out.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
 from disklab.databases.mariadb.simulated import amount, row_bytes
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import Prepared, prepare
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.outcome import result_of
-from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.spec.model import Dataset
 
 CATALOG = load_catalog([])

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 
 from tests.foreign import loop_device

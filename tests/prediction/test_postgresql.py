@@ -11,9 +11,9 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.postgresql.simulated import entry_bytes, quantity, row_bytes
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import Prepared, prepare
-from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.spec.model import Dataset
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "postgresql-disk-types-quick.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.prediction.ranges import read_ranged
+from disklab.prediction.uncertain import read_ranged
 
 from tests.in_process import disklab
 

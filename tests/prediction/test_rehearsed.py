@@ -12,9 +12,9 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import host_profile, own_client
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import with_parameters
-from disklab.prediction.rehearsed import (
+from disklab.prediction.counted import (
     kernel_rules,
     prepare_rehearsed,
     rehearsed_trials,

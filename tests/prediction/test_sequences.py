@@ -9,7 +9,7 @@ from disklab.catalog import load_catalog
 from disklab.events import Event
 from disklab.prediction import Options, calibration_for, predict
 from disklab.prediction.cells import prepare
-from disklab.prediction.sequences import Numbered, joined
+from disklab.prediction.steady import Numbered, joined
 from disklab.results import TrialResult
 
 TWO_PASSES = """\

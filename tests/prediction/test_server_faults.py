@@ -8,10 +8,10 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
-from disklab.databases.postgresql.simulated_faults import lever_of
+from disklab.databases.postgresql.simulated import lever_of
 from disklab.errors import UserError
 from disklab.prediction.cells import prepare
-from disklab.prediction.rehearsed import prepare_rehearsed
+from disklab.prediction.counted import prepare_rehearsed
 
 from .test_faults import predicted, recovery
 

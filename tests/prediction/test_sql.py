@@ -11,7 +11,7 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import host_profile
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.against import figures
 from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of

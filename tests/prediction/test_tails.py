@@ -13,7 +13,7 @@ from disklab.prediction import Options, predict
 from disklab.report.page import page
 from disklab.report.report import Report
 from disklab.results import Run, TrialResult
-from disklab.results.tails import largest, stretches
+from disklab.results.seconds import largest, stretches
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

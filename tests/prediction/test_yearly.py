@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from disklab.prediction.yearly import (
+from disklab.prediction.outages import (
     MINUTES_PER_YEAR,
     SECONDS_PER_YEAR,
     Outage,

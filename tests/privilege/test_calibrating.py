@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from disklab.databases.calibration import read_calibration
 from disklab.errors import MachineError
-from disklab.privilege.calibrating import FORMS
+from disklab.privilege.probing import CALIBRATING_FORMS
 
 from tests.hosts.conftest import Lab
 
@@ -62,4 +62,4 @@ def test_the_calibration_and_its_run_are_the_callers(lab: Lab, mine: Path) -> No
 @pytest.mark.parametrize("message", UNKNOWN)
 def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(MachineError, match=r"^refused: "):
-        FORMS.request_of(message)
+        CALIBRATING_FORMS.request_of(message)

@@ -51,7 +51,7 @@ def test_a_prediction_and_its_report_belong_to_the_caller(mine: Path) -> None:
 RECORDING = """
 import os, sys
 from disklab.cli.root_part import divide, root_part
-from disklab.privilege.tracing import recorder_by
+from disklab.privilege.probing import recorder_by
 divide(["observe", "postgresql", "--block-trace=1s"])
 assert os.geteuid() == int(os.environ["SUDO_UID"])
 told = []

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 from disklab.databases.cassandra import configuration as cassandra
-from disklab.databases.cassandra.internode import KEYSTORE_FILE
+from disklab.databases.cassandra.access import KEYSTORE_FILE
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.etcd.configuration import CLIENT_PORT, PEER_PORT
 from disklab.databases.postgresql import configuration as postgresql

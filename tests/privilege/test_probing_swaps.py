@@ -13,8 +13,8 @@ from disklab.errors import MachineError, UserError
 from disklab.privilege.probing import FORMS, ProbeAt, probed
 from disklab.probe import target
 from disklab.probe.cells import MIB, Cell, Direction, Plan, Profile
+from disklab.probe.emulated import At
 from disklab.probe.fio import Job, find_fio
-from disklab.probe.looking import At
 from disklab.probe.target import open_region
 
 READ = Cell(Profile.SYNC, Direction.RANDREAD, 4096)

@@ -16,21 +16,23 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, MachineError, Problem, UserError
-from disklab.privilege.columns import Columns, columns_of, replay_of
 from disklab.privilege.requests import (
     FORMS,
     REQUESTS,
     Begin,
     Check,
     Close,
+    Columns,
     TakeTurn,
+    columns_of,
+    replay_of,
     request_of,
     without_wishes,
 )
 from disklab.privilege.root import RootPart
 from disklab.privilege.stage import Root
-from disklab.privilege.wire import Link, error_of, told
-from disklab.procedures.effort import QUICK
+from disklab.privilege.talk import Link, error_of, told
+from disklab.procedures.jobs import QUICK
 from disklab.procedures.plan import order
 from disklab.procedures.turn import Turn
 

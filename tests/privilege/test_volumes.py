@@ -15,8 +15,8 @@ from disklab.catalog import VolumeRequest, load_catalog
 from disklab.errors import MachineError
 from disklab.hosts.attach import AttachRequest
 from disklab.hosts.places import Owner
+from disklab.privilege.talk import Link
 from disklab.privilege.volumes import FORMS, Attach, VolumesPart
-from disklab.privilege.wire import Link
 
 from tests.hosts.conftest import Lab
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.procedures.effort import FULL
-from disklab.procedures.expectation import expected_s
-from disklab.procedures.plan import bed_of, how_ordered, order
+from disklab.procedures.jobs import FULL
+from disklab.procedures.plan import bed_of, expected_s, how_ordered, order
 from disklab.procedures.turn import Turn
 from hypothesis import given, settings
 from hypothesis import strategies as st

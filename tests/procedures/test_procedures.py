@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.errors import UserError
-from disklab.procedures.fixed import least_operations
+from disklab.procedures.passes import least_operations
 from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI

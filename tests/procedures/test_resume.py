@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.hosts.control_group import GroupRoot, groups_left
-from disklab.hosts.processes import marked_processes
+from disklab.hosts.control_group import GroupRoot, groups_left, marked_processes
 from disklab.results import Run
 
 from tests.hosts.conftest import DISKLAB, Lab

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.errors import UserError
-from disklab.hosts.control_group import GroupRoot, groups_left
-from disklab.hosts.processes import marked_processes
+from disklab.hosts.control_group import GroupRoot, groups_left, marked_processes
 from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI

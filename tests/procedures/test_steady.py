@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from disklab.procedures.steady import drift_ratio, steady_state
+from disklab.procedures.outcome import drift_ratio, steady_state
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,17 +15,16 @@ from disklab.events import Event, TimedStep
 from disklab.hosts.control_group import GroupRoot
 from disklab.hosts.delays import Between, Link
 from disklab.hosts.places import Places
-from disklab.procedures import expectation
+from disklab.procedures import turn
 from disklab.procedures.breaking import Breaker, Ground
 from disklab.procedures.build import Site, node_wish
-from disklab.procedures.effort import QUICK
+from disklab.procedures.jobs import QUICK
 from disklab.procedures.life import Planned, live
-from disklab.procedures.plan import order
+from disklab.procedures.plan import expected_s, order
 from disklab.procedures.rehearsal import Beds, Emulation
 from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
 from disklab.results.timetable import in_words, recovery_of, steps_in_words
 from disklab.spec.timetable_checks import ends_whole
-from disklab.workloads import selection
 
 from tests.fakes.world import World
 
@@ -96,7 +95,7 @@ class Rehearsal:
         turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
         places = Places(self.folder / "run", self.folder / "data")
         site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
-        planned = Planned(what, trials, turns, expectation.expected_s(turns), 1, run, CATALOG)
+        planned = Planned(what, trials, turns, expected_s(turns), 1, run, CATALOG)
         self.events = []
         return live(planned, Emulation(Beds(site, "fake")), self.events.append)
 
@@ -104,7 +103,7 @@ class Rehearsal:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path / "disks")
-    monkeypatch.setitem(selection.WORKLOADS, "rows", made.workload)
+    monkeypatch.setitem(turn.WORKLOADS, "rows", made.workload)
     monkeypatch.setattr(GroupRoot, "of_machine", staticmethod(lambda: None))
     return made
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from disklab.report.comparison import Comparison
 from disklab.report.history import findings_between
+from disklab.report.pair import Comparison
 
 AT_TARGET = "operations under way, not at the target"
 

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 from disklab.probe.cells import Profile
 from disklab.probe.charts import write_chart
-from disklab.report import theme
+from disklab.report import html
 from disklab.report.files import write_page
 from disklab.report.report import Report
 from playwright.sync_api import Browser, Page
@@ -249,7 +249,7 @@ def test_a_chart_is_saved_as_svg_png_and_csv(browser: Browser, short_page: Path)
     assert "var(--" not in drawing
     assert "Operations per second" in drawing
     assert "seed 1" in drawing
-    assert theme.LIGHT["series"][1] in drawing
+    assert html.LIGHT["series"][1] in drawing
     assert saved["png"].startswith(b"\x89PNG")
     lines = list(csv.DictReader(io.StringIO(saved["csv"].decode())))
     # Two runs of eight cells and three repeats; one cell of each has no figures that count.

@@ -14,7 +14,7 @@ from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
 from disklab.report.verdict import Quantity
-from disklab.results import Figure, Reason, Run, Share, rates, reference_runs
+from disklab.results import Figure, Reason, Run, Share, records, reference_runs
 from typer.testing import CliRunner
 
 from tests.report import synthetic
@@ -121,8 +121,8 @@ def test_tpcc_stands_beside_the_published_by_its_warehouses(
     assert f"{warehouses} here for 2,000" in shown
     study_table = tables.study(comparison)
     assert study_table is not None
-    rates = [line[3] for line in study_table.rows if "TPC-C" in line[0]]
-    assert rates == ["419", "419", "427", "427", "427", "427"]
+    records = [line[3] for line in study_table.rows if "TPC-C" in line[0]]
+    assert records == ["419", "419", "427", "427", "427", "427"]
 
 
 def test_tpcc_without_think_times_is_not_multiplied_by_its_warehouses(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_tpcc_without_think_times_is_not_multiplied_by_its_warehouses(tmp_path: 
     more = {"nodes": 3, "share": share, "tpcc": {"keying_and_thinking": False}}
     made = synthetic.Made({"disks": "a"}, 1000, spread=0, more=more)
     (result, *_) = synthetic.make_run(tmp_path, [made], title="T", seconds=3).results()
-    assert rates.of_cluster(result) == 1000
-    assert rates.of_node(result) == pytest.approx(1000 / 3)
+    assert records.of_cluster(result) == 1000
+    assert records.of_node(result) == pytest.approx(1000 / 3)
 
 
 def test_seconds_in_which_nothing_ends_have_no_latency(tmp_path: Path) -> None:

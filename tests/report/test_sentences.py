@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from disklab.databases.calibration import calibration_for
 from disklab.report import tables, wording
-from disklab.report.advice import in_words
+from disklab.report.answer import in_words
 from disklab.report.pair import Kind
 from disklab.report.report import Report
 from disklab.report.wording import SPACE

@@ -6,22 +6,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from disklab.report import verdict_interval, wording
+from disklab.report import verdict, wording
 from disklab.report.verdict import (
     EQUIVALENCE,
+    Basis,
+    Floats,
+    Interval,
     Judgement,
     Outcome,
     Quantity,
     Sample,
-    crossings,
-    judge,
-)
-from disklab.report.verdict_interval import (
-    Basis,
-    Floats,
-    Interval,
     Series,
     block_length,
+    crossings,
+    judge,
     of_repeats,
     of_seconds,
 )
@@ -239,10 +237,10 @@ def test_a_sentence_on_several_levels_says_how_surely_all_hold_at_once() -> None
 def test_of_many_repeats_the_normal_distribution_gives_the_same_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exact = [verdict_interval._cut.__wrapped__(n, n + 3) for n in (20, 35, 50)]
-    monkeypatch.setattr(verdict_interval, "MOST_EXACT", 1)
+    exact = [verdict._cut.__wrapped__(n, n + 3) for n in (20, 35, 50)]
+    monkeypatch.setattr(verdict, "MOST_EXACT", 1)
     for (cut, confidence), n in zip(exact, (20, 35, 50), strict=True):
-        near, told = verdict_interval._cut.__wrapped__(n, n + 3)
+        near, told = verdict._cut.__wrapped__(n, n + 3)
         assert abs(near - cut) <= 1
         assert told == pytest.approx(confidence, abs=0.002)
 
@@ -250,7 +248,7 @@ def test_of_many_repeats_the_normal_distribution_gives_the_same_interval(
 def test_thousands_of_repeats_take_little_and_say_the_same() -> None:
     random = np.random.default_rng(1)
     before = np.exp(random.normal(0, 0.1, 20_000))
-    found = verdict_interval.of_repeats(before.tolist(), (1.02 * before[::-1]).tolist())
+    found = verdict.of_repeats(before.tolist(), (1.02 * before[::-1]).tolist())
     assert found is not None
     assert found.low < 1.02 < found.high
     assert found.high - found.low < 0.01

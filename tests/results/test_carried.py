@@ -6,7 +6,7 @@ import random
 
 import pytest
 from disklab.results import TrialResult
-from disklab.results.carried import carried_ratio, is_overloaded
+from disklab.results.required import carried_ratio, is_overloaded
 
 from tests.results.made import result
 

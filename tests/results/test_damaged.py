@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.report.content import content
 from disklab.report.page import page
-from disklab.report.report import Report
+from disklab.report.report import Report, content
 from disklab.report.terminal import show
 from disklab.results import Run
 from rich.console import Console

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disklab.databases.files import open_log
+from disklab.databases.place import open_log
 from disklab.errors import MachineError, UserError
 from disklab.events import Warned
 from disklab.folders import Inside, check_own
@@ -20,8 +20,7 @@ from disklab.procedures import preparation
 from disklab.report import files
 from disklab.report.report import Report
 from disklab.results import Run
-from disklab.results.event_log import EVENTS, EventLog
-from disklab.results.wishes import WISH, Wish, wish
+from disklab.results.event_log import EVENTS, WISH, EventLog, Wish, wish
 from disklab.spec import bundled
 
 from tests.in_process import disklab as in_process

@@ -10,9 +10,14 @@ import polars as pl
 import pytest
 from disklab.errors import UserError
 from disklab.folders import Inside
-from disklab.results import parquet
-from disklab.results.parquet import ParquetError, Unpacked
-from disklab.results.telemetry import SCHEMA, TelemetryWriter, scan_telemetry
+from disklab.results import telemetry
+from disklab.results.telemetry import (
+    SCHEMA,
+    ParquetError,
+    TelemetryWriter,
+    Unpacked,
+    scan_telemetry,
+)
 
 CODECS = ("zstd", "lz4", "snappy", "gzip", "brotli", "uncompressed")
 
@@ -50,7 +55,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As told: a megabyte of 200 million rows took a report to 10.8 GB."""
-    monkeypatch.setattr(parquet, "MOST_ROWS", 1_000_000)
+    monkeypatch.setattr(telemetry, "MOST_ROWS", 1_000_000)
     rows(1_000_001).sink_parquet(tmp_path / "0-0.parquet")
     assert (tmp_path / "0-0.parquet").stat().st_size < 1 << 20
     with pytest.raises(UserError, match="1,000,001 rows, and at most 1,000,000 are read"):
@@ -60,7 +65,7 @@ def test_a_small_file_of_many_rows_is_refused_before_it_is_read(
 def test_pages_that_unpack_to_gigabytes_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "MOST_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(telemetry, "MOST_UNPACKED_BYTES", 1 << 20)
     frame = rows(3_000).with_columns(
         source=pl.lit("y" * 2_000) + pl.int_range(pl.len()).cast(pl.String)
     )
@@ -73,7 +78,7 @@ def test_pages_that_unpack_to_gigabytes_are_refused(
 def test_the_parts_of_an_interrupted_repeat_count_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "MOST_ROWS", 5_000)
+    monkeypatch.setattr(telemetry, "MOST_ROWS", 5_000)
     (tmp_path / "0-0.parquet.parts").mkdir()
     for number in range(2):
         rows(3_000).collect().write_parquet(tmp_path / f"0-0.parquet.parts/{number:05}.parquet")

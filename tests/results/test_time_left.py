@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from disklab.events import PlannedTrial
-from disklab.results.time_left import TimeLeft
+from disklab.results.event_log import TimeLeft
 
 PLANNED = [PlannedTrial(trial, 0, {}, 100.0) for trial in range(3)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.errors import UserError
-from disklab.prediction.ranges import read_ranged
+from disklab.prediction.uncertain import read_ranged
 from disklab.spec.located import document_of
 
 BASE = """\

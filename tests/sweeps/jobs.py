@@ -10,7 +10,7 @@ from typing import Any
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.events import Event
 from disklab.prediction.cells import prepare
 

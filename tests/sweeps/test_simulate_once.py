@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from disklab.engine import simulation
-from disklab.engine.simulation import simulate_once
+from disklab.engine import process
+from disklab.engine.process import simulate_once
 
 
 def test_equal_jobs_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_equal_jobs_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
             event = "refused" if job["seed"] == 9 else "cell"
             yield {"event": event, "cell": job["cell"], "ops_per_s": job["seed"]}
 
-    monkeypatch.setattr(simulation, "simulate", simulate)
+    monkeypatch.setattr(process, "simulate", simulate)
     memory: dict[str, Any] = {}
     first = [{"cell": 0, "seed": 1}, {"cell": 1, "seed": 2}, {"seed": 1, "cell": 2}]
     answers = {one["cell"]: one["ops_per_s"] for one in simulate_once(first, memory)}

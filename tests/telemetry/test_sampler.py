@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from disklab.errors import DisklabError, MachineError
 from disklab.telemetry import Machine, ProcessCpu, Sampler
-from disklab.telemetry.sampler import Course
+from disklab.telemetry.judgement import Course
 from disklab.telemetry.sources import Disk, Growth
 
 pytestmark = pytest.mark.alone

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from disklab.engine.load import EngineLoad, Stop
-from disklab.prediction.rehearsed import rehearsed_trials
+from disklab.prediction.counted import rehearsed_trials
 from disklab.procedures.jobs import Seeds
+from disklab.procedures.turn import workload_of
 from disklab.results import Share
 from disklab.workloads.protocol import Asked
-from disklab.workloads.selection import workload_of
 
 from campaigns.truth.__main__ import STATE, filled_apart
 from campaigns.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size

@@ -28,8 +28,7 @@ from disklab.events import (
     Warned,
 )
 from disklab.results import Run
-from disklab.results.event_log import EVENTS, EventLog
-from disklab.results.wishes import Wish, wish_of
+from disklab.results.event_log import EVENTS, EventLog, Wish, wish_of
 from playwright.sync_api import Browser, Page
 
 from tests.contrast import CONTRAST

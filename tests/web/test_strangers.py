@@ -15,11 +15,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from disklab.results.event_log import EVENTS
-from disklab.results.wishes import Wish, wish_of
-from disklab.web.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, REQUEST_S
-from disklab.web.metrics import metrics
-from disklab.web.server import MOST_WISH_BYTES
+from disklab.results.event_log import EVENTS, Wish, wish_of
+from disklab.web.access import MOST_CONNECTIONS, MOST_HEAD_BYTES, REQUEST_S
+from disklab.web.server import MOST_WISH_BYTES, metrics
 from disklab.web.state import Followed
 from playwright.sync_api import Browser
 

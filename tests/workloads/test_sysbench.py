@@ -13,11 +13,11 @@ from disklab.engine import server_account
 from disklab.engine.load import LoadDone, LoadProgress, Stop
 from disklab.errors import MachineError, UserError
 from disklab.hosts import requirements
+from disklab.procedures.turn import workload_of
 from disklab.results import decode
 from disklab.workloads.protocol import Asked, Begin, Workload
-from disklab.workloads.selection import workload_of
 from disklab.workloads.sysbench import driver
-from disklab.workloads.sysbench.output import Told
+from disklab.workloads.sysbench.driver import Told
 
 TARGET = {
     "protocol": "postgresql",
@@ -117,7 +117,7 @@ def test_the_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_run_that_does_not_end_is_ended(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("disklab.workloads.sysbench.run.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("disklab.workloads.sysbench.driver.GRACE_SECONDS", 0.0)
     begin = workload().run(TARGET, Asked(Stop(duration_s=1.0), stream=1))
     with pytest.raises(MachineError, match="its transactions hang"):
         ran(begin)

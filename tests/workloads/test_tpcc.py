@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from disklab.engine.load import ClosedLoop, PostgresqlTarget, Stop
-from disklab.engine.tpcc import TpccWorkload
+from disklab.engine.load import ClosedLoop, PostgresqlTarget, Stop, TpccWorkload
 from disklab.workloads.tpcc import check_job, load_job, run_job
 
 TARGET = {

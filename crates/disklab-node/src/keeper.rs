@@ -355,7 +355,7 @@ fn input(data: &[u8]) -> io::Result<File> {
 }
 
 /// What a job has of its keeper's environment. What a session of a user has beside it (keys, tokens,
-/// what changes a program from outside) is nothing of a server's: see `machines/environment.py`.
+/// what changes a program from outside) is nothing of a server's: see `machines/programs.py`.
 const KEPT: [&str; 9] = [
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
 ];

@@ -33,7 +33,7 @@ from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import advised, facts_of
 from disklab.databases.calibration import Calibration, calibration_for
-from disklab.engine.simulation import Memory, Workers
+from disklab.engine.process import Memory, Workers
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.folders import Inside

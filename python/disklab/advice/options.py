@@ -9,9 +9,8 @@ from typing import Any
 from disklab.advice.candidates import NODES, Candidate
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
-from disklab.results.carried import carried_ratio, is_overloaded
-from disklab.results.required import CLIFF_RATIO, Kept, fullest
-from disklab.results.tails import largest, storage_p99_ms, stretches
+from disklab.results.required import CLIFF_RATIO, Kept, carried_ratio, fullest, is_overloaded
+from disklab.results.seconds import largest, storage_p99_ms, stretches
 
 SECONDS_IN_MINUTE = 60
 MINUTES_IN_HOUR = 60

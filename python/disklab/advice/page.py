@@ -15,9 +15,8 @@ from disklab.advice.search import Tried
 from disklab.catalog import load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.folders import Inside
-from disklab.report import theme
 from disklab.report.files import write_what_if
-from disklab.report.html import data, items, tag, text
+from disklab.report.html import LIGHT, data, items, tag, text
 from disklab.report.page import styles, what_if_link
 from disklab.results import TrialResult, durable
 from disklab.results.records import STRETCHES
@@ -112,7 +111,7 @@ def content(advice: Advice) -> dict[str, Any]:
         "head_room_ratio": required.head_room_ratio,
         "budget": required.budget_usd_per_month,
         "stretches": STRETCHES,
-        "series": len(theme.LIGHT["series"]),
+        "series": len(LIGHT["series"]),
         "options": [
             *(_finalist(one, advice) for one in advice.options),
             *(_quick(one, advice) for one in quick.values()),

@@ -6,9 +6,9 @@ import json
 import shlex
 
 from disklab.advice.options import Option
-from disklab.catalog.expression import parse_disks
 from disklab.catalog.facts import GIB
-from disklab.catalog.skus import AZURE_SKUS
+from disklab.catalog.price import AZURE_SKUS
+from disklab.catalog.quantity import parse_disks
 
 MB = 10**6
 AWS_CHOSEN = {"gp3": ("iops", "throughput"), "io1": ("iops",), "io2": ("iops",)}

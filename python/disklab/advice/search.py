@@ -24,22 +24,22 @@ from disklab.advice.ranking import ALIKE_RATIO
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
-from disklab.engine.simulation import Memory, Workers, simulate_once
+from disklab.engine.process import Memory, Workers, simulate_once
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.prediction.run import ablations, requires_storage
 from disklab.results import TrialResult
-from disklab.results.carried import carried_ratio
 from disklab.results.required import (
     MAY_BE_LOST,
     Kept,
     Outcome,
     Required,
+    carried_ratio,
     fullest,
     kept,
     required_of,
 )
-from disklab.results.tails import storage_p99_ms
+from disklab.results.seconds import storage_p99_ms
 from disklab.spec import TrialSpec
 
 QUICK_SLACK = 1.25

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from disklab.catalog.facts import DistributionFacts, Facts, LatencyFacts, Status
-from disklab.catalog.service_time import BASE_KIB, PPM, latency_profile, mean_ns, quantile_ns
+from disklab.catalog.profile import BASE_KIB, PPM, latency_profile, mean_ns, quantile_ns
 
 if TYPE_CHECKING:
     from disklab.catalog.load import Catalog

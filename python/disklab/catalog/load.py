@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from disklab import reading
 from disklab.catalog.evidence import Measurement, ProfileFacts, profiled
-from disklab.catalog.expression import LOCAL_DISKS
 from disklab.catalog.facts import (
     DiskFacts,
     DistributionFacts,
+    Facts,
     FamilyFacts,
     LatencyFacts,
     NetworkFacts,
@@ -28,12 +28,31 @@ from disklab.catalog.facts import (
     Source,
     VmFacts,
 )
-from disklab.catalog.file import CatalogueFile
 from disklab.catalog.processor import Benchmark
-from disklab.catalog.profile import HostProfile, Latency
-from disklab.catalog.service_time import circular
+from disklab.catalog.profile import HostProfile, Latency, circular
+from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
+
+# The form of a catalogue file.
+
+
+class CatalogueFile(Facts):
+    """One catalogue file."""
+
+    sources: dict[str, Source] = Field(default={})
+    families: dict[str, FamilyFacts] = Field(default={})
+    latencies: dict[str, LatencyFacts] = Field(default={})
+    evidence: dict[str, list[Measurement]] = Field(default={})
+    """Published measurements by kind of disk; a user's file adds to the package's."""
+    profiles: dict[str, ProfileFacts] = Field(default={})
+    """Latency profiles that follow from `evidence`."""
+    vm_series: dict[str, SeriesFacts] = Field(default={})
+    prices: list[PriceList] = Field(default=[])
+    networks: dict[str, NetworkFacts] = Field(default={})
+    processors: dict[str, list[Benchmark]] = Field(default={})
+    """Benchmarks of processors by VM series; a user's file adds to the package's."""
+
 
 Location = tuple[int | str, ...]
 """A path into a YAML document."""

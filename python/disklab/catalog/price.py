@@ -13,11 +13,23 @@ from datetime import date as Date  # noqa: N812 - a price has a `date` of its ow
 from decimal import Decimal
 from typing import TypeVar
 
-from disklab.catalog.expression import DiskExpression, parse_disks
 from disklab.catalog.facts import GIB, PriceFormula, PriceList, PriceTerms, Status
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry
 from disklab.catalog.provisioning import Terms, provision
+from disklab.catalog.quantity import DiskExpression, parse_disks
 from disklab.catalog.resolve import Places, find_vm
+
+# What a cloud's own interfaces call the disks of the catalogue's families.
+
+AZURE_SKUS = {
+    "azure/PremiumSSD": "Premium_LRS",
+    "azure/StandardSSD": "StandardSSD_LRS",
+    "azure/StandardHDD": "Standard_LRS",
+    "azure/PremiumSSDv2": "PremiumV2_LRS",
+    "azure/UltraDisk": "UltraSSD_LRS",
+}
+"""By the family in the catalogue; the same in Azure's templates, its command and Terraform."""
+
 
 # The vendors' calculators, and the disks' monthly prices, count 365 / 12 days: 730 hours.
 HOURS_PER_MONTH = 730

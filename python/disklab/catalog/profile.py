@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from disklab.catalog.facts import DistributionFacts
+    from disklab.catalog.load import Catalog
 
 Caching = Literal["None", "ReadOnly", "ReadWrite"]
 Medium = Literal["remote", "temp", "nvme"]
@@ -94,3 +100,90 @@ class HostProfile(Profile):
     uncached: list[Limit]
     cache: CacheProfile | None
     volumes: list[VolumeProfile]
+
+
+# From percentiles in a catalogue file to the quantile tables of a profile, in exact arithmetic.
+
+PPM = 1_000_000
+# The profile's `per_kib_ns` counts the KiB beyond the first four.
+BASE_KIB = 4
+# A shape may be that of another distribution, which may be like a third; more is a circle.
+MOST_LIKES = 8
+
+
+def latency_profile(catalog: Catalog, name: str) -> Latency:
+    """Return the service times of a latency profile of the catalogue."""
+    if name not in catalog.service_times:
+        facts = catalog.latencies[name]
+        catalog.service_times[name] = Latency(
+            read=_distribution(catalog, facts.read),
+            write=_distribution(catalog, facts.write),
+            flush=_distribution(catalog, facts.flush),
+        )
+    return catalog.service_times[name]
+
+
+def mean_ns(distribution: Distribution) -> Fraction:
+    """Return the mean of a quantile table as the model draws from it: linear between points."""
+    points = distribution.quantiles_ppm_ns
+    if len(points) == 1:
+        return Fraction(points[0][1])
+    area = sum((right[0] - left[0]) * (left[1] + right[1]) for left, right in pairwise(points))
+    return Fraction(area, 2 * PPM)
+
+
+def quantile_ns(distribution: Distribution, ppm: int, kib: int = BASE_KIB) -> int:
+    """Return the service time below which `ppm` of the I/Os of `kib` KiB stay."""
+    points = distribution.quantiles_ppm_ns
+    extra = max(0, kib - BASE_KIB) * distribution.per_kib_ns
+    for left, right in pairwise(points):
+        if ppm <= right[0] and right[0] > left[0]:
+            share = Fraction(max(ppm - left[0], 0), right[0] - left[0])
+            return int(left[1] + share * (right[1] - left[1])) + extra
+    return points[-1][1] + extra
+
+
+def circular(catalog: Catalog, name: str) -> str | None:
+    """Return the `like` of a latency profile that never reaches a table of its own."""
+    for operation in ("read", "write", "flush"):
+        like = getattr(catalog.latencies[name], operation).like
+        for _ in range(MOST_LIKES + 1):
+            if like is None:
+                break
+            shape, _, of = like.partition("/")
+            like = getattr(catalog.latencies[shape], of).like
+        if like is not None:
+            return str(like)
+    return None
+
+
+def _distribution(catalog: Catalog, facts: DistributionFacts) -> Distribution:
+    per_kib_ns = _nanoseconds(Fraction(facts.per_kib_us))
+    if facts.constant_us is not None:
+        constant = _nanoseconds(Fraction(facts.constant_us))
+        return Distribution(quantiles_ppm_ns=[(PPM, constant)], per_kib_ns=per_kib_ns)
+    if facts.like is not None:
+        name, _, operation = facts.like.partition("/")
+        shape = getattr(catalog.latencies[name], operation)
+        points = _distribution(catalog, shape).quantiles_ppm_ns
+        if facts.mean_us is not None:
+            like = Distribution(quantiles_ppm_ns=points)
+            factor = Fraction(facts.mean_us) * 1000 / mean_ns(like)
+            points = [(ppm, int(ns * factor)) for ppm, ns in points]
+        return Distribution(quantiles_ppm_ns=points, per_kib_ns=per_kib_ns)
+    # What was measured at another size is moved to 4 KiB, so that the term per KiB brings it back.
+    shift = (BASE_KIB - facts.at_kib) * per_kib_ns
+    points = [
+        (int(Fraction(percentile) * PPM / 100), max(1, _nanoseconds(Fraction(us)) + shift))
+        for percentile, us in (facts.percentiles_us or {}).items()
+    ]
+    # Nothing is known outside the published percentiles: the first and the last one close the ends.
+    if points[0][0] > 0:
+        points.insert(0, (0, points[0][1]))
+    if points[-1][0] < PPM:
+        points.append((PPM, points[-1][1]))
+    return Distribution(quantiles_ppm_ns=points, per_kib_ns=per_kib_ns)
+
+
+def _nanoseconds(microseconds: Fraction) -> int:
+    return int(microseconds * 1000)

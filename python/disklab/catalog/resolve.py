@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from disklab.catalog.citation import cite
-from disklab.catalog.expression import DiskExpression, parse_disks
 from disklab.catalog.facts import GIB
-from disklab.catalog.limits import cached_limits, nvme_limits, uncached_limits
 from disklab.catalog.load import Catalog, VmEntry
 from disklab.catalog.profile import (
     CacheProfile,
@@ -21,10 +19,17 @@ from disklab.catalog.profile import (
     DiskProfile,
     HostProfile,
     VolumeProfile,
+    latency_profile,
 )
-from disklab.catalog.provisioning import Provisioned, Terms, provision
-from disklab.catalog.quantity import about_bytes, format_bytes
-from disklab.catalog.service_time import latency_profile
+from disklab.catalog.provisioning import (
+    Provisioned,
+    Terms,
+    cached_limits,
+    nvme_limits,
+    provision,
+    uncached_limits,
+)
+from disklab.catalog.quantity import DiskExpression, about_bytes, format_bytes, parse_disks
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 

@@ -35,10 +35,9 @@ from disklab.cli.advise_asked import (
     Version,
     Writes,
 )
-from disklab.cli.check import MISSED, Check, code_of
-from disklab.cli.cluster import Cluster, workers_of
+from disklab.cli.amounts import Cluster, workers_of
 from disklab.cli.experiment_new import P99, Copies, Nodes, Row
-from disklab.cli.output import Json, console, notes, print_json, warn
+from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.results import DEFAULT_OUT

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from disklab import spec
-from disklab.cli.completion import bundled_names
+from disklab.cli.amounts import bundled_names
 from disklab.cli.experiment_new import amount, in_ms
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, UserError

@@ -5,10 +5,78 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated
 
-from disklab.catalog import format_bytes, parse_bytes
+import typer
+
+from disklab.catalog import format_bytes, load_catalog, parse_bytes
 from disklab.cli.output import notes
-from disklab.errors import Problem, UserError
+from disklab.errors import DisklabError, Problem, UserError
+from disklab.events import Emit
+from disklab.hosts.places import Places
+from disklab.terminal import plain
+
+if TYPE_CHECKING:
+    from disklab.engine.process import Workers
+
+# `--cluster`: who simulates the cells of a matrix.
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Simulate on a Ray cluster (ray://HOST) or hosts of ssh (HOST,USER@HOST).",
+        metavar="WHERE",
+    ),
+]
+
+
+@contextmanager
+def workers_of(cluster: str | None, jobs: int | None, emit: Emit) -> Iterator[Workers]:
+    """Yield who simulates: this machine's cores, or the machines that `--cluster` names."""
+    if cluster is None:
+        yield jobs
+        return
+    if jobs is not None:
+        way_out = "leave --jobs out: each core of the cluster simulates a cell at a time"
+        raise UserError(Problem("--jobs", str(jobs), "it is for this machine's cores", way_out))
+    # Loaded here because it brings what speaks to other machines.
+    from disklab.sweeps import cluster_of  # noqa: PLC0415
+
+    with cluster_of(cluster, emit) as machines:
+        yield machines
+
+
+# Completion of disk, VM and volume names in the shell. Never fails, never prints.
+
+
+def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        try:
+            known = names()
+        except (DisklabError, OSError):
+            return []
+        # The shell takes only what continues the word as it was typed.
+        return [name for name in known if name.startswith(incomplete) and plain(name) == name]
+
+    return complete
+
+
+def _attached() -> list[str]:
+    return [name for host in Places.usual().hosts() for name in host.volume_records()]
+
+
+def _bundled() -> list[str]:
+    # The models of the experiment file take a quarter of a second, which most commands do not need.
+    from disklab.spec import bundled  # noqa: PLC0415
+
+    return bundled.names()
+
+
+bundled_names = _completion(_bundled)
+disk_names = _completion(lambda: load_catalog().disk_names())
+vm_names = _completion(lambda: list(load_catalog().vms))
+all_names = _completion(lambda: [*load_catalog().disk_names(), *load_catalog().vms])
+volume_names = _completion(_attached)
 
 
 @contextmanager

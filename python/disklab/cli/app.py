@@ -3,19 +3,250 @@
 from __future__ import annotations
 
 import errno
+import io
+import os
+import select
 import sys
-from collections.abc import Sequence
-from importlib import metadata
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module, metadata
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from disklab.cli import streams
 from disklab.cli.output import report as tell
-from disklab.cli.rooms import NEED_LINUX, REHEARSE, Commands
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
 from disklab.interrupts import disregard
+
+# The commands of the program, each imported when it is asked for.
+#
+# All of them together take most of a second to import (pydantic's models, polars, numpy, scipy);
+# completion in a shell would take it at each press of the key.
+
+AnyCommand = TyperCommand | TyperGroup
+
+ROOMS = {
+    "catalog": "catalog",
+    "predict": "predict",
+    "observe": "observe",
+    "advise": "advise",
+    "prices": "prices",
+    "calibrate": "calibrate",
+    "probe": "probe",
+    "rehearse": "rehearse",
+    "measure": "measure",
+    "cloud": "cloud",
+    "kubernetes": "kubernetes",
+    "reproduce": "reproduce",
+    "report": "report",
+    "serve": "serve",
+    "knob": "knob",
+    "import": "import_results",
+    "doctor": "doctor",
+    "clean": "clean",
+    "disk": "disk",
+    "run": "run",
+    "experiment": "experiment",
+}
+"""The module of each command, in the order of the help.
+
+It has a function of its own name, or an `app` with commands below it.
+"""
+
+
+NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk", "run")
+"""Commands that emulate disks, or reach databases and hosts."""
+REHEARSE = ("--here", "--rehearse")
+"""Options of calibrate and reproduce that do it too."""
+
+
+class Commands(TyperGroup):
+    """The program's own group: those of `ROOMS`."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Know all names, as the error about a mistyped one must, and import nothing."""
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(ROOMS)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, None when there is none of that name."""
+        if cmd_name in ROOMS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = imported(cmd_name, ROOMS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+
+def imported(name: str, module_name: str) -> AnyCommand:
+    """Return the command of a module of this package."""
+    module = import_module(f"disklab.cli.{module_name}")
+    below = getattr(module, "app", None)
+    if below is not None:
+        group = typer.main.get_group(below)
+        group.name = name
+        tell_exit_codes(group, name)
+        return group
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(name)(getattr(module, module_name))
+    command = typer.main.get_command(single)
+    assert isinstance(command, TyperCommand)
+    tell_exit_codes(command, name)
+    return command
+
+
+NOT_DONE = {
+    "predict": "no cell has usable figures, or --check-register found a difference",
+    "rehearse": "no trial has usable figures",
+    "measure": "no trial has usable figures",
+    "reproduce": "a run has no usable figures",
+    "doctor": "no disk can be attached here",
+    "clean": "something is left",
+}
+"""What exit code 1 of a command says, beside that something failed."""
+
+JUDGED = ("predict", "rehearse", "measure", "probe", "advise")
+"""Commands that judge promises."""
+
+
+def exit_codes(name: str) -> str:
+    """Return what the exit codes of a command say."""
+    if name == "run":
+        return (
+            "Exit codes: the command's own; 3 it did more than its budget or base; 1 disklab "
+            "failed; 2 a mistake in what was given."
+        )
+    failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
+    judged = "with --check 3 a promise is missed, 4 nobody can tell; " if name in JUDGED else ""
+    return (
+        f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; {judged}130 interrupted."
+    )
+
+
+def tell_exit_codes(command: Any, name: str) -> None:
+    """Put the exit codes under the help of a command, or of those below a group."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        command.epilog = exit_codes(name)
+        return
+    for word, one in below.items():
+        tell_exit_codes(one, f"{name} {word}")
+
+
+# The three standard streams, which may be closed, full, or read by nobody.
+#
+# What is written to one that fails is lost, and the command goes on: a rehearsal of an hour does
+# not end because somebody closed the terminal's pager. How it failed is told once, at the end.
+
+STANDARD = (0, 1, 2)
+
+
+class Lenient(io.RawIOBase):
+    """A descriptor that takes everything; its first failure is remembered."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.failure: OSError | None = None
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        """Write what there is a reader for; return that all was written."""
+        left = memoryview(data).cast("B")
+        while left and self.failure is None:
+            left = left[self._written(left) :]
+        return len(data)
+
+    def _written(self, data: memoryview) -> int:
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:  # another program shares the terminal, and reads do not wait
+            select.select([], [self._descriptor], [])
+        except OSError as error:
+            self.failure = error
+        return 0
+
+
+def open_missing() -> None:
+    """Open the standard streams that are closed, so that no file of ours gets their number.
+
+    Each is opened the other way round: to write to standard output fails as it should.
+    """
+    for descriptor in STANDARD:
+        if not _is_open(descriptor):
+            # The lowest free number is given, which is this one.
+            opened = os.open(os.devnull, os.O_WRONLY if descriptor == 0 else os.O_RDONLY)
+            os.set_inheritable(opened, True)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Let no failure of the standard streams end what runs inside.
+
+    At the end it raises MachineError where standard output could not be written. A reader that has
+    seen enough, as `head`, is no failure. Streams that somebody else has put in place stay.
+    """
+    if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
+        yield
+        return
+    open_missing()
+    out, notes = Lenient(1), Lenient(2)
+    before = sys.stdout, sys.stderr
+    for stream in before:
+        if stream is not None:
+            with suppress(OSError):
+                stream.flush()
+    sys.stdout = _text(out, before[0], "surrogateescape" if before[0] is None else None)
+    sys.stderr = _text(notes, before[1], "backslashreplace")
+    try:
+        try:
+            yield
+        except SystemExit as ended:
+            if ended.code:
+                raise
+            _check(out)
+            raise
+        _check(out)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if None not in before:
+            sys.stdout, sys.stderr = before
+
+
+def _check(out: Lenient) -> None:
+    sys.stdout.flush()
+    if out.failure is not None and out.failure.errno != errno.EPIPE:
+        raise MachineError(
+            f"standard output: {out.failure.strerror}: what was to be printed is lost; write it "
+            "to a file that has room"
+        )
+
+
+def _text(raw: Lenient, before: io.TextIOBase | None, errors: str | None) -> io.TextIOWrapper:
+    encoding = getattr(before, "encoding", None) or "utf-8"
+    handling = errors or getattr(before, "errors", None) or "strict"
+    buffered = io.BufferedWriter(raw)  # type: ignore[type-var]
+    interactive = raw.isatty() or raw.fileno() == 2
+    return io.TextIOWrapper(buffered, encoding, handling, line_buffering=interactive)
+
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -83,7 +314,7 @@ WAYS_OUT = {
 def main() -> None:
     """Run the command line. Exit code 0: done, 1: an operating fault, 2: the user's mistake."""
     try:
-        with streams.guarded():
+        with guarded():
             _run()
     except MachineError as error:
         tell(error, as_json=False)

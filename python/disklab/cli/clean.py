@@ -11,8 +11,8 @@ from disklab.cli.output import Json, console, notes, print_json
 from disklab.errors import MachineError, UserError
 from disklab.hosts.cleaning import Kept, Scope, as_json
 from disklab.hosts.cleaning import clean as remove
+from disklab.hosts.left_databases import Removed
 from disklab.hosts.places import Places
-from disklab.hosts.steps import Removed
 
 
 def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -112,7 +112,7 @@ def clean_traces(*, dry_run: bool, quiet: bool) -> list[tuple[str, bool]]:
 
 def clean_clouds(*, everything: bool, dry_run: bool, quiet: bool) -> None:
     """Remove the groups that runs have left. Raises MachineError when something is left."""
-    from disklab.cli.cloud_sites import region_of, site_at, site_of  # noqa: PLC0415
+    from disklab.cli.cloud_options import region_of, site_at, site_of  # noqa: PLC0415
     from disklab.cloud import guard, record  # noqa: PLC0415
     from disklab.cloud.protocol import SystemClock  # noqa: PLC0415
 

@@ -13,8 +13,7 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
-from disklab.cli.amounts import scale_of
-from disklab.cli.completion import bundled_names
+from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment_new import new
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError

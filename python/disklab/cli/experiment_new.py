@@ -17,7 +17,7 @@ from disklab import spec
 from disklab.catalog import Caching, find_vm, load_catalog, parse_bytes, parse_disks
 from disklab.catalog.resolve import Places
 from disklab.catalog.suggest import did_you_mean
-from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import Unreadable, milliseconds

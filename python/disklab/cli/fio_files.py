@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.output import notes
 from disklab.errors import Problem, UserError
 from disklab.report import wording

@@ -11,7 +11,7 @@ from disklab import spec
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import notes, print_json
 from disklab.errors import Problem, UserError
-from disklab.probe.request import Request, plan_of
+from disklab.probe.run import Request, plan_of
 
 app = typer.Typer(
     no_args_is_help=True, help="Write the manifest that measures a Kubernetes storage class."
@@ -63,7 +63,7 @@ def probe_claim(
     """
     from disklab.cli.run_progress import waits_shown  # noqa: PLC0415
     from disklab.cloud.kubernetes import manifest as made  # noqa: PLC0415
-    from disklab.cloud.kubernetes.kubectl import Kubectl  # noqa: PLC0415
+    from disklab.cloud.kubernetes.manifest import Kubectl  # noqa: PLC0415
 
     storage_class, image, size = claim
     if image is None:

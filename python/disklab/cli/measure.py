@@ -10,12 +10,11 @@ import typer
 
 from disklab import spec
 from disklab.cli import cloud_options
-from disklab.cli.check import Check
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
-from disklab.cli.on_end import check_on_end
-from disklab.cli.output import notes
+from disklab.cli.output import Check, notes
 from disklab.cli.rehearse import Again, JsonTrials, OnEnd
+from disklab.cli.rehearsing import check_on_end
 from disklab.errors import Problem, UserError
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT

@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from disklab.cli.check import code_of_run, needs_promise
-from disklab.cli.output import console
+from disklab.cli.output import code_of_run, console, needs_promise
 from disklab.cli.rehearsing import follow
 from disklab.errors import Problem, UserError
 from disklab.events import Emit

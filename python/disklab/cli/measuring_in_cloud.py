@@ -12,17 +12,24 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.catalog import load_catalog
-from disklab.cli.check import needs_promise
-from disklab.cli.cloud_options import CloudOptions, until_of
-from disklab.cli.cloud_sites import TITLES, region_of, site_of
+from disklab.cli.cloud_options import TITLES, CloudOptions, region_of, site_of, until_of
 from disklab.cli.measuring import How, ask, measure_on_hosts
-from disklab.cli.output import console
+from disklab.cli.output import console, needs_promise
 from disklab.cli.run_progress import waits_shown
-from disklab.cloud.bill import Tariff, check_known, tariff_of
-from disklab.cloud.guard import LONGEST_S, Budget, Held, Making, budget_of, held
+from disklab.cloud.first_boot import wait_until_ready
+from disklab.cloud.guard import (
+    LONGEST_S,
+    Budget,
+    Held,
+    Making,
+    Tariff,
+    budget_of,
+    check_known,
+    held,
+    tariff_of,
+)
 from disklab.cloud.layout import Layout, check_databases, layout_of
 from disklab.cloud.protocol import Clock, CloudError, CloudSite, Fit, SystemClock
-from disklab.cloud.ready import wait_until_ready
 from disklab.cloud.record import Notebook, Record, owner
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Warned
@@ -33,8 +40,7 @@ from disklab.procedures.life import Stage
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, Status, TrialResult, new_run_id
-from disklab.results.event_log import EventLog
-from disklab.results.wishes import Wish, wish
+from disklab.results.event_log import EventLog, Wish, wish
 from disklab.spec import Experiment
 
 MADE = "the hosts to be made"

@@ -17,7 +17,7 @@ from rich.table import Table
 from disklab import reading, spec
 from disklab.catalog import HostRequest, VolumeRequest, find_vm, load_catalog, resolve
 from disklab.catalog.resolve import Places
-from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.experiment_new import caching_of, write_new
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
@@ -211,7 +211,7 @@ def traced(
 ) -> list[tuple[BlocksSeen, Seen]]:
     """Record the I/Os of these disks. Raises MachineError."""
     from disklab.observation.blocks import look_at  # noqa: PLC0415
-    from disklab.privilege.tracing import recorder_by  # noqa: PLC0415
+    from disklab.privilege.probing import recorder_by  # noqa: PLC0415
 
     notes().print(f"recording I/Os for {seconds:g} s", highlight=False)
     return look_at(disks, seconds, stop.is_set, recorder_by(root_part()))

@@ -3,14 +3,61 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from disklab.errors import DisklabError, UserError
+from disklab.errors import DisklabError, Problem, UserError
 from disklab.terminal import SafeConsole, json_line
+
+if TYPE_CHECKING:
+    from disklab.results import Run
+    from disklab.results.required import Outcome
+    from disklab.spec import Experiment
+
+# `--check`: exit codes that say whether what is promised is kept.
+
+MISSED = 3
+"""The exit code where something misses what it promises."""
+CANNOT_TELL = 4
+"""The exit code where nothing surely misses its promise, and something may."""
+
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Exit code 3 where a promise is missed, 4 where that cannot be told."
+    ),
+]
+
+
+def needs_promise(experiment: Experiment, *, check: bool) -> None:
+    """Raise UserError where `--check` is given and no cell requires anything."""
+    if check and all(cell.spec.require is None for cell in experiment.cells):
+        rule, way_out = "the experiment requires nothing", "write `require:` into the file"
+        raise UserError(Problem("--check", str(experiment.path), rule, way_out))
+
+
+def code_of(outcomes: Collection[Outcome | None]) -> int:
+    """Return the exit code of judgements; None among them: nothing could be judged."""
+    from disklab.results.required import Outcome  # noqa: PLC0415 - it brings polars
+
+    if {Outcome.MISSED, Outcome.CANNOT_SUSTAIN} & set(outcomes):
+        return MISSED
+    return 0 if outcomes and set(outcomes) == {Outcome.MET} else CANNOT_TELL
+
+
+def code_of_run(run: Run) -> int:
+    """Return the exit code of a run: of all its trials that require something."""
+    from disklab.results.required import judged, required_of  # noqa: PLC0415 - it brings polars
+
+    planned = run.planned()
+    kept = judged(run.results(), planned)
+    promising = [trial.trial for trial in planned if required_of(trial.spec) is not None]
+    return code_of([kept[trial].outcome if trial in kept else None for trial in promising])
+
 
 Json = Annotated[
     bool,

@@ -18,10 +18,9 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli import fio_files
-from disklab.cli.check import Check, code_of_run, needs_promise
-from disklab.cli.cluster import Cluster, workers_of
+from disklab.cli.amounts import Cluster, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
-from disklab.cli.output import console, notes, print_json, warn
+from disklab.cli.output import Check, code_of_run, console, needs_promise, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.report import wording
@@ -103,8 +102,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     # Loaded here because it brings polars: no other command is to wait for that.
     from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
     from disklab.prediction.against import compare  # noqa: PLC0415
-    from disklab.prediction.ranges import read_ranged  # noqa: PLC0415
     from disklab.prediction.register import read_register  # noqa: PLC0415
+    from disklab.prediction.uncertain import read_ranged  # noqa: PLC0415
 
     check_against(against)
     known = read_register(check_register) if check_register else None
@@ -303,7 +302,7 @@ def parts_in_words(results: list[TrialResult]) -> Iterator[str]:
 
 def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
     """Yield what the bands are, and what moves the rates and the tails most."""
-    from disklab.report.advice import in_words  # noqa: PLC0415 - it brings polars
+    from disklab.report.answer import in_words  # noqa: PLC0415 - it brings polars
 
     banded = [result for result in results if result.bands]
     if not banded:

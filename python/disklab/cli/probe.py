@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from disklab.cli.check import Check, code_of
-from disklab.cli.completion import disk_names, vm_names
+from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.fio_files import as_experiment
+from disklab.cli.output import Check, code_of
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.probe.known import Disk, parse_caching
-from disklab.probe.request import Output, Request, plan_of
+from disklab.probe.run import Output, Request, plan_of
 from disklab.spec.fio_file import is_fio_file
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     # Loaded here because it brings the chart library: no other command is to wait for that.
     from disklab.privilege.probing import look_by  # noqa: PLC0415
     from disklab.probe import command  # noqa: PLC0415
-    from disklab.probe.looking import At  # noqa: PLC0415
+    from disklab.probe.emulated import At  # noqa: PLC0415
 
     request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick, jobs, depth)
     output = Output(json, out, chart)

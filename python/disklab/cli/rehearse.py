@@ -11,12 +11,10 @@ from typing import Annotated
 import typer
 
 from disklab import spec
-from disklab.cli.amounts import scale_of
-from disklab.cli.check import Check, code_of_run, needs_promise
-from disklab.cli.completion import bundled_names
+from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
-from disklab.cli.on_end import check_on_end
-from disklab.cli.output import notes
+from disklab.cli.output import Check, code_of_run, needs_promise, notes
+from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.interrupts import end_as_ctrl_c

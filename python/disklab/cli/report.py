@@ -60,8 +60,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     # Charts take a second to import; other commands should not wait for them.
     from disklab.advice.advise import PAGE  # noqa: PLC0415
     from disklab.report import files  # noqa: PLC0415
-    from disklab.report.content import content  # noqa: PLC0415
-    from disklab.report.report import Report  # noqa: PLC0415
+    from disklab.report.report import Report, content  # noqa: PLC0415
     from disklab.report.terminal import show  # noqa: PLC0415
 
     names = [imported(name, out, (disk, vm, caching)) for name in runs]

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from disklab.privilege.identity import Caller, open_way
-from disklab.privilege.wire import Link
+from disklab.privilege.talk import Link
 
 UNPRIVILEGED = frozenset(
     {
@@ -39,7 +39,7 @@ ONLY_WITH = {"reproduce": "--rehearse", "calibrate": "--here"}
 """Commands that need root only with an option."""
 
 if TYPE_CHECKING:
-    from disklab.privilege.serving import Serving
+    from disklab.privilege.talk import Serving
 
 _link: list[Link] = []
 
@@ -96,11 +96,11 @@ def _part_of(command: str, link: Link) -> Serving:
 
         return ProbePart(link)
     if command == "calibrate":
-        from disklab.privilege.calibrating import CalibratePart  # noqa: PLC0415
+        from disklab.privilege.probing import CalibratePart  # noqa: PLC0415
 
         return CalibratePart(link)
     if command == "observe":
-        from disklab.privilege.tracing import TracePart  # noqa: PLC0415
+        from disklab.privilege.probing import TracePart  # noqa: PLC0415
 
         return TracePart(link)
     from disklab.privilege.root import RootPart  # noqa: PLC0415

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disklab.catalog import VolumeRequest
-from disklab.cli.amounts import bytes_of, progress, read_ahead_kib
+from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib
 from disklab.cli.attach import (
     CachingOption,
     LatencyOption,
@@ -24,29 +24,32 @@ from disklab.cli.attach import (
     Size,
     Stripe,
     Vm,
+    limit_name,
 )
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.check import MISSED
-from disklab.cli.completion import disk_names
-from disklab.cli.live import limit_name
-from disklab.cli.output import Json, notes, print_json, warn
+from disklab.cli.output import MISSED, Json, notes, print_json, warn
 from disklab.cli.root_part import root_part
-from disklab.command.budget import Judged, parse_budget
-from disklab.command.compare import Change, OnDisks, changes, check_alike, read_base
 from disklab.command.counts import (
     SIMULATED,
     CommandRun,
+    Judged,
     hits_between,
     late_between,
     limits_between,
     operations_between,
+    parse_budget,
 )
 from disklab.command.written import (
+    Change,
+    OnDisks,
+    changes,
+    check_alike,
     headline,
     junit,
     limit_sentences,
     markdown,
     operation_rows,
+    read_base,
     time_sentence,
 )
 from disklab.engine import View
@@ -203,7 +206,7 @@ def _check_writable(files: dict[str, Path | None]) -> None:
 def _simulated(
     request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
-    from disklab.command.simulated import simulated_run  # noqa: PLC0415 - it brings the simulator
+    from disklab.command.recording import simulated_run  # noqa: PLC0415 - it brings the simulator
 
     wish = request.wish
     on = OnDisks(wish.volume.disks, wish.vm, wish.volume.caching, SIMULATED)

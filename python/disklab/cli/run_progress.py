@@ -28,7 +28,7 @@ from disklab.events import (
 )
 from disklab.procedures.life import waits_told
 from disklab.report import wording
-from disklab.results.time_left import TimeLeft
+from disklab.results.event_log import TimeLeft
 
 REFRESH_PER_S = 4
 # Without a terminal a line now and then shows that it goes on: a log of an hour stays readable.

@@ -36,8 +36,7 @@ def serve(
     """
     import uvicorn  # noqa: PLC0415 - other commands should not wait for it
 
-    from disklab.web import connections  # noqa: PLC0415
-    from disklab.web.access import Address, check_address  # noqa: PLC0415
+    from disklab.web.access import MOST_HEAD_BYTES, Address, Connection, check_address, quiet_logs  # noqa: PLC0415
     from disklab.web.server import application  # noqa: PLC0415
 
     checked(folder, tls_cert, tls_key)
@@ -55,11 +54,11 @@ def serve(
         ssl_keyfile=tls_key,
         timeout_graceful_shutdown=1,
         server_header=False,
-        http=connections.Connection,
+        http=Connection,
         ws="none",
-        h11_max_incomplete_event_size=connections.MOST_HEAD_BYTES,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
     )
-    connections.quiet_logs()
+    quiet_logs()
     try:
         listener = config.bind_socket()
     except SystemExit:

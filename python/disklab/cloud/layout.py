@@ -16,7 +16,7 @@ from disklab.catalog.provisioning import Provisioned, Terms, provision
 from disklab.errors import Problem, UserError
 from disklab.measurement import hosts_file
 from disklab.measurement.hosts_file import Hosts
-from disklab.measurement.site import DATA, place_trials
+from disklab.measurement.settings import DATA, place_trials
 from disklab.spec import Experiment, Trial, TrialSpec
 from disklab.spec.feasible import volumes_of
 from disklab.spec.model import Volume

@@ -20,9 +20,8 @@ from types import TracebackType
 from typing import IO, Any, cast
 
 from disklab.databases.asking import Question, Tls
-from disklab.databases.files import open_log
 from disklab.databases.log import LogForm, NodeLog
-from disklab.databases.place import LogOf, Place
+from disklab.databases.place import LogOf, Place, open_log
 from disklab.databases.sql import ANSWER_SECONDS, CONNECT_SECONDS, Login, Sql
 from disklab.databases.sql import MOST_LINES as MOST_SQL_LINES
 from disklab.engine import Account, CqlLogin, CqlQuery

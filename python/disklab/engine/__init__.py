@@ -1,7 +1,15 @@
 """Talks to disklab-engine: emulated hosts, their control sockets, load, statements."""
 
 from disklab.engine.account import Account, server_account, unreachable
-from disklab.engine.control import Control
+from disklab.engine.control import (
+    Control,
+    CqlLogin,
+    CqlQuery,
+    CqlTls,
+    QueryError,
+    remove_ublk,
+    ublk_devices,
+)
 from disklab.engine.load import (
     LoadDone,
     LoadEvent,
@@ -26,8 +34,6 @@ from disklab.engine.messages import (
     VolumeCounters,
 )
 from disklab.engine.process import EngineProcess, start_host
-from disklab.engine.query import CqlLogin, CqlQuery, CqlTls, QueryError
-from disklab.engine.ublk import remove_ublk, ublk_devices
 from disklab.machines.binary import find_engine
 
 __all__ = [

@@ -17,7 +17,7 @@ from disklab.engine.own_folder import boot_id
 from disklab.engine.process import unseen
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.cleaning import remove_dead
-from disklab.hosts.envelope import shortfalls
+from disklab.hosts.doctor import shortfalls
 from disklab.hosts.filesystem import (
     LEAST_BYTES,
     Filesystem,
@@ -30,7 +30,6 @@ from disklab.hosts.filesystem import (
     set_read_ahead,
     unmount,
 )
-from disklab.hosts.mount_point import MountPoint, held
 from disklab.hosts.ownership import diskseq, mounts, prove
 from disklab.hosts.places import (
     HostPlace,
@@ -42,7 +41,7 @@ from disklab.hosts.places import (
     remove_mount_point,
 )
 from disklab.hosts.requirements import require_machine, required_program
-from disklab.hosts.running import is_running, stop_host
+from disklab.hosts.running import MountPoint, held, is_running, stop_host
 from disklab.interrupts import ended_once, held_back
 
 DEFAULT_HOST = "default"

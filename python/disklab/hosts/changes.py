@@ -8,9 +8,17 @@ from fractions import Fraction
 from typing import Any
 
 from disklab.catalog import Catalog, HostRequest, VolumeRequest, resolve
-from disklab.catalog.profile import Caching, Distribution, Latency, Limit, Unit, VolumeProfile
+from disklab.catalog.profile import (
+    PPM,
+    Caching,
+    Distribution,
+    Latency,
+    Limit,
+    Unit,
+    VolumeProfile,
+    latency_profile,
+)
 from disklab.catalog.quantity import format_rate
-from disklab.catalog.service_time import PPM, latency_profile
 from disklab.catalog.suggest import did_you_mean, suggestions
 from disklab.errors import Problem, UserError
 from disklab.hosts.places import HostRecord, VolumeRecord

@@ -23,7 +23,17 @@ from disklab.engine.process import EngineProcess, unseen
 from disklab.errors import DisklabError
 from disklab.hosts import left_networks
 from disklab.hosts.filesystem import force_unmount, unmount
-from disklab.hosts.left_databases import owner_of, steps_of, why_left
+from disklab.hosts.left_databases import (
+    Left,
+    Outcome,
+    Removed,
+    Step,
+    applied,
+    owner_of,
+    planned,
+    steps_of,
+    why_left,
+)
 from disklab.hosts.ownership import (
     OurDevice,
     backing_file,
@@ -36,7 +46,6 @@ from disklab.hosts.ownership import (
 )
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
-from disklab.hosts.steps import Left, Outcome, Removed, Step, applied, planned
 from disklab.machines import programs
 from disklab.waiting import Wait
 

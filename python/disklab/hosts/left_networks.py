@@ -20,8 +20,8 @@ from disklab.engine.locks import ENDING_SECONDS, Life, comes_free, is_here
 from disklab.engine.own_folder import folder, remove_tree, why_foreign, why_not_removable
 from disklab.engine.process import end_process, start_time_of
 from disklab.hosts.control_group import ControlGroup, GroupRoot
+from disklab.hosts.left_databases import Outcome, Removed, Step, applied
 from disklab.hosts.places import Owner
-from disklab.hosts.steps import Outcome, Removed, Step, applied
 from disklab.names import NAME
 from disklab.waiting import Wait
 

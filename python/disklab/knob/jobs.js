@@ -121,7 +121,7 @@ function bytesOf(disk, name, size, iops, wish, place, problems) {
   return null;
 }
 
-// Token buckets of a disk: catalog/limits.py.
+// Token buckets of a disk: catalog/provisioning.py.
 function limitsOf(disk, bought) {
   let bursts = disk.burst;
   if (bursts && bursts.below_gib !== null && bought.size >= bursts.below_gib) bursts = null;
@@ -362,7 +362,7 @@ function rowsJob(offer, choice, volume) {
   return choice.engine === 'cassandra' ? cassandraJob(engine, choice, own, job) : postgresqlJob(engine, choice, own, job);
 }
 
-// CPU times by the speed of a vCPU: databases/carried.py.
+// CPU times by the speed of a vCPU: databases/calibration.py.
 function carried({values, speeds}, server, client) {
   const slower = {server: (speeds.server ?? server) / server, client: (speeds.client ?? client) / client};
   const times = (name) => values[name] * slower[name.startsWith('client_') ? 'client' : 'server'];

@@ -30,11 +30,10 @@ from disklab.catalog import (
 from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, list_price, vm_price
+from disklab.catalog.profile import latency_profile
 from disklab.catalog.resolve import host_profile
-from disklab.catalog.service_time import latency_profile
 from disklab.database_facts import facts_of
-from disklab.databases.calibration import Calibration, calibration_for
-from disklab.databases.carried import cpu_costs
+from disklab.databases.calibration import Calibration, calibration_for, cpu_costs
 from disklab.databases.simulating import Job, network
 from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches

@@ -17,7 +17,7 @@ from disklab.catalog import load_catalog
 from disklab.errors import MachineError
 from disklab.knob.offer import offer
 from disklab.reading import Kind
-from disklab.report import theme
+from disklab.report.html import DARK, LIGHT, variables
 
 HTML = "knob.html"
 MODULE = "simulator.wasm"
@@ -58,8 +58,8 @@ def made_page(vms: frozenset[str] | None = None) -> Page:
             "clone, scripts/knob.sh builds it (one minute)"
         )
     script = "\n".join(_file(name) for name in SCRIPTS)
-    style = f":root{{{theme.variables(theme.LIGHT)}}}\n" + _file("knob.css").replace(
-        "/* dark */", theme.variables(theme.DARK)
+    style = f":root{{{variables(LIGHT)}}}\n" + _file("knob.css").replace(
+        "/* dark */", variables(DARK)
     )
     offered = json.dumps(
         {**offer(load_catalog(), vms), "version": metadata.version("disklab")},

@@ -38,7 +38,7 @@ class Command:
     """The program and its arguments. No shell reads them."""
     stdin: bytes = b""
     variables: Mapping[str, str] | None = None
-    """Added to the few that every program has: `machines/environment.py`."""
+    """Added to the few that every program has: `machines/programs.py`."""
     folder: PurePosixPath | None = None
     """Its working directory; None: `/`."""
 

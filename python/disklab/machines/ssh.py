@@ -23,14 +23,11 @@ from types import TracebackType
 from typing import Any
 
 from disklab.errors import MachineError
-from disklab.machines.answers import decoded, exit_code, whole
 from disklab.machines.binary import SENT_ENGINE, AgentFile
-from disklab.machines.far_child import SshChild
-from disklab.machines.far_files import SshFiles
-from disklab.machines.link import Agent, Link, LinkLostError, new_token
+from disklab.machines.link import Agent, Link, LinkLostError, decoded, exit_code, new_token, whole
 from disklab.machines.openssh import PERMANENT, Destination, agent_script
 from disklab.machines.protocol import ClockOffset, Command, Counters, Finished
-from disklab.machines.watched import SpooledCounters
+from disklab.machines.watched import SpooledCounters, SshChild, SshFiles
 from disklab.terminal import plain
 from disklab.waiting import Wait
 

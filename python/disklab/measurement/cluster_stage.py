@@ -15,12 +15,12 @@ from disklab.hosts.places import Places
 from disklab.machines.protocol import Machine
 from disklab.measurement import clients as client_hosts
 from disklab.measurement import settings
-from disklab.measurement.clients_load import Client
+from disklab.measurement.clients import Client
 from disklab.measurement.existing_hosts import ExistingBedHosts, of_clients, of_hosts
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import cpu_line
-from disklab.measurement.site import Spot
+from disklab.measurement.settings import Spot
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site
 from disklab.procedures.outcome import Frame

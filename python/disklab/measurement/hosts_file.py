@@ -19,10 +19,8 @@ from disklab.errors import Problem, UserError
 from disklab.folders import Inside
 from disklab.names import NAME, NAME_RULE
 from disklab.reading import bounded
-from disklab.spec.amounts import Bytes, Unreadable
-from disklab.spec.complaints import complaints
-from disklab.spec.located import Document, Form, document_of, read_document
-from disklab.spec.part import Part
+from disklab.spec.amounts import Bytes, Part, Unreadable
+from disklab.spec.located import Document, Form, complaints, document_of, read_document
 
 GENERAL = "see docs/measure.md"
 FORM = Form(

@@ -22,9 +22,60 @@ from disklab.errors import DisklabError, MachineError
 from disklab.folders import Inside
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import qdiscs, routes, striping
+from disklab.measurement import striping
 from disklab.measurement.striping import Stripe
 from disklab.results import durable
+
+# Routes of ours that drop what is sent to an address.
+
+PROTOCOL = "219"
+"""In each of our routes. **Source:** iproute2's rt_protos gives this number to nobody."""
+
+
+def route_words(address: str) -> list[str]:
+    """Return the command that drops what is sent to an address."""
+    return ["ip", "route", "add", "blackhole", address, "proto", PROTOCOL]
+
+
+def remove_route(machine: Machine, address: str) -> None:
+    """Remove our route to an address; nothing when it is gone. Raises MachineError."""
+    listed = ["ip", "route", "show", "type", "blackhole", "proto", PROTOCOL, address]
+    if ":" in address:
+        listed.insert(1, "-6")
+    found = machine.run(Command(listed))
+    if found.code == 0 and not found.stdout.strip():
+        return
+    ended = machine.run(Command(["ip", "route", "del", *route_words(address)[3:]]))
+    if ended.code != 0:
+        raise MachineError(f"{machine.name}: our route to {address} stays: {ended.said}")
+
+
+# The root queueing discipline of ours on a host's interface: known by its handle.
+
+HANDLE = "d15c:"
+"""Of ours. The kernel gives out handles from 8001: on, and its own defaults have 0:."""
+ROOT_WORDS = ("root", "handle", HANDLE, "prio", "bands", "16", "priomap", *("0" * 16))
+"""tc-prio(8): whatever its priority, a packet goes to the first band unless a filter says else."""
+
+
+def qdisc_of(machine: Machine, device: str) -> tuple[str, str]:
+    """Return kind and handle of an interface's root. Raises MachineError."""
+    ended = machine.run(Command(["tc", "qdisc", "show", "dev", device]))
+    for line in ended.stdout.decode(errors="replace").splitlines():
+        words = line.split()
+        if ended.code == 0 and words[:1] == ["qdisc"] and words[3:4] == ["root"]:
+            return words[1], words[2]
+    raise MachineError(f"{machine.name}: tc does not tell the discipline of {device}: {ended.said}")
+
+
+def remove_qdisc(machine: Machine, device: str) -> None:
+    """Remove our root from an interface; nothing when it is gone. Raises MachineError."""
+    if qdisc_of(machine, device)[1] != HANDLE:
+        return
+    ended = machine.run(Command(["tc", "qdisc", "del", "dev", device, "root", "handle", HANDLE]))
+    if ended.code != 0:
+        raise MachineError(f"{machine.name}: our discipline on {device} stays: {ended.said}")
+
 
 CHANGES = "changes.jsonl"
 KIND = reading.Kind(
@@ -222,12 +273,12 @@ def _stop_stripe(machine: Machine, change: Change) -> str | None:
 
 
 def _join(machine: Machine, change: Change) -> str | None:
-    routes.remove(machine, change.path)
+    remove_route(machine, change.path)
     return None
 
 
 def _unshape(machine: Machine, change: Change) -> str | None:
-    qdiscs.remove(machine, change.path)
+    remove_qdisc(machine, change.path)
     return None
 
 

@@ -22,18 +22,16 @@ from disklab.events import Emit, PhaseStarted
 from disklab.hosts.node import Progress
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Machine
-from disklab.measurement import canary, hosted
+from disklab.measurement import canary
 from disklab.measurement import clients as client_hosts
 from disklab.measurement.canary import Beside, Canaries
 from disklab.measurement.cluster_stage import ClusterStage
-from disklab.measurement.existing_hosts import FILLED, ExistingBedHosts
+from disklab.measurement.existing_hosts import FILLED, ExistingBedHosts, doubts
 from disklab.measurement.formatting import format_and_mount
-from disklab.measurement.host_counters import doubts
-from disklab.measurement.hosted import Hosted, HostedDatabase
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, undo_all
-from disklab.measurement.machines_of import facts
-from disklab.measurement.site import DATA, Placed, Spot, place_trials
+from disklab.measurement.machines_of import ENGINES, Hosted, HostedDatabase, facts, make
+from disklab.measurement.settings import DATA, Placed, Spot, place_trials
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.conditions import BedState
@@ -96,8 +94,8 @@ def volumes_apart(trial: Trial) -> list[str]:
 def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
     spec = trial.spec
     place = experiment.document.place
-    if spec.the_database.engine not in hosted.ENGINES:
-        rule = f"on hosts disklab builds {', '.join(hosted.ENGINES)} only"
+    if spec.the_database.engine not in ENGINES:
+        rule = f"on hosts disklab builds {', '.join(ENGINES)} only"
         way_out = "rehearse it on this machine, or predict it"
         return Refusal(place(("database", "engine")), spec.the_database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
@@ -324,7 +322,7 @@ class OwnDatabaseStage(ClusterStage):
             if kept is not None:
                 secret = nodes[0].machine.files.read(nodes[0].folder / KEPT_SECRET)
                 request = replace(request, kept=secret.decode("ascii"))
-            database = hosted.make(request, nodes, site.logs(spots[0].host), say)
+            database = make(request, nodes, site.logs(spots[0].host), say)
             for node in nodes:
                 node.machine.files.write(node.folder / KEPT_SECRET, database.secret.encode())
             undo.callback(database.stop)

@@ -12,12 +12,12 @@ from disklab.engine import Account
 from disklab.errors import MachineError, Problem
 from disklab.hosts import requirements
 from disklab.machines.protocol import Command, Machine
-from disklab.measurement import canary, clients, hosted
+from disklab.measurement import canary, clients
 from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Hosts, Volume
+from disklab.measurement.machines_of import needed
 from disklab.measurement.own_database import volumes_apart
-from disklab.measurement.settings import DROP_CACHES, may_drop_page_cache
-from disklab.measurement.site import DATA, Placed
+from disklab.measurement.settings import DATA, DROP_CACHES, Placed, may_drop_page_cache
 from disklab.spec import Trial
 
 
@@ -139,7 +139,7 @@ def missing_mkfs(place: str, kinds: Iterable[str], machine: Machine) -> Iterator
 def _needed(place: str, engine: str, version: str | None, machine: Machine) -> Needed | Problem:
     """Return what a host runs for a node, or what stands in the way."""
     try:
-        found = hosted.needed(engine, version, machine)
+        found = needed(engine, version, machine)
     except MachineError as error:
         way_out = "see docs/measure.md, A database that disklab builds"
         return Problem(place, machine.name, str(error), way_out)

@@ -21,7 +21,6 @@ from disklab.measurement import (
     planned_database,
     running_database,
     settings,
-    shaping,
 )
 from disklab.measurement.cluster_stage import ClusterStage
 from disklab.measurement.endpoint import Access
@@ -29,12 +28,12 @@ from disklab.measurement.formatting import why_not
 from disklab.measurement.hosts_file import Host, Hosts
 from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import facts
-from disklab.measurement.site import Placed, Spot, place_trials, volume_of
+from disklab.measurement.settings import Placed, Spot, place_trials, volume_of
 from disklab.measurement.stage import Measurement, MeasuringSite
-from disklab.procedures import expectation
-from disklab.procedures.effort import FULL, QUICK
+from disklab.procedures.jobs import FULL, QUICK
 from disklab.procedures.life import Planned
 from disklab.procedures.outcome import share_record
+from disklab.procedures.plan import expected_s as usual_s
 from disklab.procedures.plan import how_ordered, order
 from disklab.procedures.turn import Turn
 from disklab.results import (
@@ -250,7 +249,7 @@ def _look_for_database(wanted: Wanted, name: str, machines: Mapping[str, Machine
         changes.append("routes to the other hosts that lead nowhere, while a link is cut")
     if any(map(own_database.shapes, able)):
         changes.append("what it sends to the other hosts delayed, lost or slowed by tc (netem)")
-        lacks += [] if lacks else shaping.missing(place, machine, others)
+        lacks += [] if lacks else host_links.shaping_lacks(place, machine, others)
     return replace(found, changes=changes, missing=[*found.missing, *lacks])
 
 
@@ -377,7 +376,7 @@ def expected_s(turn: Turn) -> float:
     stop = turn.spec.workload.stop
     asked = stop.duration_s if stop is not None and stop.duration_s is not None else 5.0
     if turn.spec.device is None:
-        return expectation.expected_s([turn])[0]
+        return usual_s([turn])[0]
     return min(asked, turn.effort.longest_run_s) + BESIDE_S
 
 

@@ -12,12 +12,11 @@ from statistics import median
 
 from disklab.errors import Problem, UserError
 from disklab.machines.protocol import Machine
-from disklab.measurement.fio_on import FioOn
+from disklab.measurement.canary import FIO, FioOn, make_region
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal, state_folder, undo_all
 from disklab.measurement.preparation import HOSTS, missing_directory, missing_programs
-from disklab.measurement.regions import FIO, make_region
-from disklab.measurement.site import Spot, volume_of
+from disklab.measurement.settings import Spot, volume_of
 from disklab.probe.cells import Plan
 from disklab.probe.fio import Job
 from disklab.probe.run import (

@@ -16,11 +16,10 @@ from disklab.machines.protocol import Machine
 from disklab.measurement.cluster_stage import ClusterStage
 from disklab.measurement.endpoint import Access, measured, namespace_of
 from disklab.measurement.endpoint import check as check_access
-from disklab.measurement.existing_hosts import ExistingBedHosts
-from disklab.measurement.host_counters import doubts
-from disklab.measurement.hosted import Hosted
+from disklab.measurement.existing_hosts import ExistingBedHosts, doubts
 from disklab.measurement.journal import undo_all
-from disklab.measurement.site import Spot, different
+from disklab.measurement.machines_of import Hosted
+from disklab.measurement.settings import Spot, different
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, request_of
 from disklab.procedures.conditions import BedState

@@ -11,20 +11,18 @@ from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.filesystem import Filesystem
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
-from disklab.measurement.canary import Canaries
+from disklab.measurement.canary import ENGINE, FIO, Canaries, FioOn, make_region
 from disklab.measurement.clients import in_ms
-from disklab.measurement.fio_on import FioOn
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Change, Journal, undo_all
 from disklab.measurement.machines_of import cpu_line, stolen_ratio
-from disklab.measurement.regions import ENGINE, FIO, make_region
-from disklab.measurement.site import Placed, Spot, volume_of
+from disklab.measurement.settings import Placed, Spot, volume_of
 from disklab.probe.cells import GIB, MIB, Plan, format_size
-from disklab.probe.experiment import Trial as DeviceTrial
-from disklab.probe.experiment import trial_of
 from disklab.probe.fio import Job
+from disklab.probe.known import Trial as DeviceTrial
 from disklab.probe.known import placed as promised
+from disklab.probe.known import trial_of
 from disklab.probe.run import CellResult, Event, Known, Subject, probe_cell
 from disklab.probe.run import StepProgress as Step
 from disklab.probe.target import Region

@@ -14,8 +14,7 @@ from typing import Any
 from disklab.catalog.quantity import about_bytes
 from disklab.observation.tracing import Ended
 from disklab.traces.formats import MOST_IOS
-from disklab.traces.mixture import mixture
-from disklab.traces.trace import Trace
+from disklab.traces.trace import Trace, mixture
 
 SECTOR = 512
 PERCENTILES = (50.0, 95.0, 99.0)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from disklab.databases.calibration import Residual
 from disklab.databases.simulating import Job
-from disklab.engine.simulation import Workers, simulate
+from disklab.engine.process import Workers, simulate
 from disklab.prediction.outcome import sql_figures
 from disklab.prediction.uncertain import Key, Uncertain, Unknown
 from disklab.results import Bands, Mover

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disklab.databases.simulating import Job
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.errors import Problem, UserError
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.fitting import REHEARSED, WEIGHTS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
-from disklab.engine.simulation import simulate
+from disklab.engine.process import simulate
 from disklab.prediction.cells import prepare
 from disklab.spec import Experiment
 

@@ -33,6 +33,7 @@ from disklab.databases.simulating import own_client
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.prediction import design
+from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.design import Known
 from disklab.prediction.fitting import (
     MOST_PER_CELL,
@@ -43,7 +44,6 @@ from disklab.prediction.fitting import (
     fit,
     measured_cells,
 )
-from disklab.prediction.rehearsed import prepare_rehearsed
 from disklab.prediction.run import Options
 from disklab.probe.cells import (
     QUICK_BLOCKS,
@@ -54,10 +54,10 @@ from disklab.probe.cells import (
     Plan,
     Profile,
 )
+from disklab.probe.emulated import Emulated, Look, look_here
 from disklab.probe.known import Disk
-from disklab.probe.looking import Emulated, Look, look_here
 from disklab.procedures import preparation
-from disklab.procedures.effort import QUICK
+from disklab.procedures.jobs import QUICK
 from disklab.procedures.life import Stage
 from disklab.procedures.rehearsal import rehearse
 from disklab.results import Run, TrialResult

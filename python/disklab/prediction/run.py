@@ -16,7 +16,7 @@ from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import PPM, Job
-from disklab.engine.simulation import Memory, Workers, simulate, simulate_once
+from disklab.engine.process import Memory, Workers, simulate, simulate_once
 from disklab.errors import Problem
 from disklab.events import (
     Emit,
@@ -33,10 +33,9 @@ from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of, why_not_counted
 from disklab.prediction.outages import yearly_costs
 from disklab.prediction.outcome import refused_result, result_of
-from disklab.prediction.ranges import Ranged
 from disklab.prediction.search import Search, run_searches
-from disklab.prediction.sequences import joined, takes_over
-from disklab.prediction.uncertain import Uncertain, unknowns_of
+from disklab.prediction.steady import joined, takes_over
+from disklab.prediction.uncertain import Ranged, Uncertain, unknowns_of
 from disklab.results import (
     DEFAULT_OUT,
     Bands,
@@ -55,7 +54,7 @@ from disklab.results import (
 from disklab.results import PlannedTrial as StoredTrial
 from disklab.results.event_log import EventLog
 from disklab.results.pricing import cluster_price, prices
-from disklab.results.tails import storage_p99_ms
+from disklab.results.seconds import storage_p99_ms
 from disklab.spec import Experiment, Trial, TrialSpec
 
 

@@ -29,9 +29,7 @@ from disklab.privilege.requests import (
     TakeTurn,
     request_of,
 )
-from disklab.privilege.serving import Serving
-from disklab.privilege.talk import Said
-from disklab.privilege.wire import Link
+from disklab.privilege.talk import Link, Said, Serving
 from disklab.procedures import preparation
 from disklab.procedures.build import Site
 from disklab.procedures.life import waits_told

@@ -13,7 +13,6 @@ from disklab.errors import MachineError
 from disklab.events import Emit
 from disklab.interrupts import uninterrupted
 from disklab.names import NAME
-from disklab.privilege.columns import columns_of
 from disklab.privilege.requests import (
     FORMS,
     Begin,
@@ -24,10 +23,10 @@ from disklab.privilege.requests import (
     Row,
     TakeTurn,
     Told,
+    columns_of,
     without_wishes,
 )
-from disklab.privilege.talk import Said, Talk
-from disklab.privilege.wire import Link
+from disklab.privilege.talk import Link, Said, Talk
 from disklab.procedures.outcome import Frame
 from disklab.procedures.replay import most_written_bytes
 from disklab.procedures.turn import Turn

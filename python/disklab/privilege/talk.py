@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import queue
+import signal
+import socket
+import struct
+import threading
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,10 +18,88 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from disklab.errors import DisklabError, MachineError
-from disklab.interrupts import passed_on
-from disklab.privilege.wire import Link, error_of
+from disklab.errors import DisklabError, EngineError, MachineError, Problem, UserError
+from disklab.interrupts import ended_once, listen_to, passed_on
 from disklab.spec.amounts import RESOLVED
+
+# The socket between root's part and the caller's: whole JSON messages of a bounded size.
+
+# The catalogue, with every price list, has 2 MB.
+MOST_BYTES = 64 << 20
+_LENGTH = struct.Struct("!I")
+
+_KINDS: dict[str, type[DisklabError]] = {"MachineError": MachineError, "EngineError": EngineError}
+
+
+class Link:
+    """One end of the socket. Sending is safe from any thread, receiving from one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        """Take one end of a pair of stream sockets."""
+        self._end = end
+        self._sending = threading.Lock()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message. Raises MachineError when nobody is at the other end."""
+        data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(data) > MOST_BYTES:
+            raise MachineError(f"a message of {len(data)} bytes is too large for root's part")
+        try:
+            with self._sending:
+                self._end.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError as error:
+            raise MachineError(f"the other part of disklab has ended: {error.strerror}") from error
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None: the other end is gone.
+
+        Raises MachineError for what is not a message.
+        """
+        head = self._exactly(_LENGTH.size)
+        if head is None:
+            return None
+        (length,) = _LENGTH.unpack(head)
+        if length > MOST_BYTES:
+            raise MachineError(f"a message of {length} bytes is larger than any of ours")
+        data = self._exactly(length)
+        if data is None:
+            return None
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise MachineError(f"this is not a message: {error}") from error
+        if not isinstance(found, dict):
+            raise MachineError("this is not a message: it is not an object")
+        return found
+
+    def close(self) -> None:
+        """Leave: the other end sees it."""
+        self._end.close()
+
+    def _exactly(self, length: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < length:
+            try:
+                part = self._end.recv(min(length - len(parts), 1 << 20))
+            except ConnectionError:
+                return None
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+def told(error: DisklabError) -> dict[str, Any]:
+    """Return an error as a message has it."""
+    problems = [vars(one) for one in error.problems] if isinstance(error, UserError) else []
+    return {"kind": type(error).__name__, "text": str(error), "problems": problems}
+
+
+def error_of(said: dict[str, Any]) -> DisklabError:
+    """Return the error that a message tells of."""
+    if said["kind"] == "UserError":
+        return UserError(*(Problem(**one) for one in said["problems"]))
+    return _KINDS.get(said["kind"], DisklabError)(said["text"])
 
 
 @dataclass(frozen=True)
@@ -120,3 +207,98 @@ class Talk:
 
         with passed_on(stop):
             yield wanted
+
+
+# Root's part: answers the requests of a list, one at a time, until the caller's has gone.
+
+STOP = signal.SIGUSR1
+"""What this process tells itself when the caller's part wants a request to end."""
+
+
+class Serving(ABC):
+    """What root does for one command of one caller."""
+
+    forms: Forms
+    """All that it answers."""
+
+    def __init__(self, link: Link) -> None:
+        """Take the end of the socket; `serve` does the rest."""
+        self._link = link
+        self._asked: queue.SimpleQueue[dict[str, Any] | MachineError | None] = queue.SimpleQueue()
+        self._is_unwanted = False
+        """Whether the request that came last is to end."""
+
+    @abstractmethod
+    def done(self, request: Any) -> object:
+        """Do what a request asks, and return the answer."""
+
+    def close(self) -> None:  # noqa: B027 - most have made nothing that ends with them
+        """Take away what was made and is not to stay."""
+
+    def request_of(self, message: dict[str, Any]) -> tuple[str, Any]:
+        """Return what a message asks. Raises MachineError: it is not in the list, or not so."""
+        return self.forms.request_of(message)
+
+    def serve(self) -> None:
+        """Answer until the caller's part has gone; then nothing is left of what was made."""
+        # Ctrl-C in the terminal comes here as well: the caller's part decides, and says so.
+        listen_to(STOP)
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            while (message := self._asked.get()) is not None:
+                self._answer(message)
+        except MachineError:
+            # Nobody hears the answer.
+            pass
+        finally:
+            self.close()
+
+    def tell(self, what: object) -> None:
+        """Tell the caller's part of what has happened meanwhile."""
+        name = type(what).__name__
+        self._link.send(
+            {"told": name, "what": self.forms.told[name].dump_python(what, mode="json")}
+        )
+
+    def _listen(self) -> None:
+        """Take messages as they come: a wish to stop is for the request under way."""
+        while True:
+            try:
+                message = self._link.receive()
+            except MachineError as error:
+                self._asked.put(error)
+                message = None
+            if message is not None and "ask" in message:
+                self._is_unwanted = False
+            if message is None or message.get("stop") is True:
+                # It may not have begun.
+                self._is_unwanted = True
+                os.kill(os.getpid(), STOP)
+            if message is None or "ask" in message:
+                self._asked.put(message)
+            if message is None:
+                return
+
+    def _answer(self, message: dict[str, Any] | MachineError) -> None:
+        answer: dict[str, Any] = {"error": {"kind": "interrupted"}}
+        try:
+            if isinstance(message, MachineError):
+                raise message
+            name, request = self.request_of(message)
+            with ended_once():
+                if self._is_unwanted:
+                    raise KeyboardInterrupt
+                found = self.forms.answers[name].dump_python(self.done(request), mode="json")
+            answer = {"answer": found}
+        except KeyboardInterrupt:
+            pass
+        except DisklabError as error:
+            answer = {"error": told(error)}
+        except OSError as error:
+            said = f"{error.filename or 'this machine'}: {error.strerror}"
+            answer = {"error": told(MachineError(said))}
+        except Exception as error:
+            traceback.print_exc()
+            said = f"root's part failed: {type(error).__name__}: {error}"
+            answer = {"error": told(MachineError(said))}
+        self._link.send(answer)

@@ -28,9 +28,7 @@ from disklab.hosts.places import HostRecord, Owner, Places
 from disklab.hosts.running import Listed
 from disklab.machines.foreground import Ended, run_command
 from disklab.privilege.identity import Caller
-from disklab.privilege.serving import Serving
-from disklab.privilege.talk import Forms, Said, Talk
-from disklab.privilege.wire import Link
+from disklab.privilege.talk import Forms, Link, Said, Serving, Talk
 from disklab.waiting import Wait
 
 STRICT = ConfigDict(extra="forbid", frozen=True)

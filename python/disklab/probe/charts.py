@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -11,14 +12,70 @@ from typing import Any
 import altair as alt
 
 from disklab.errors import Problem, UserError
-from disklab.probe import wording
-from disklab.probe.cells import PERCENTILES, Profile, format_size
+from disklab.probe.cells import PERCENTILES, Cell, Profile, format_size
 from disklab.probe.run import CellResult
-from disklab.probe.sides import Shown, apart
-from disklab.report import axes, theme
-from disklab.report.html import text
+from disklab.probe.wording import loads
+from disklab.report import axes
+from disklab.report.axes import Figures, Panel, Section
+from disklab.report.html import LIGHT, configuration, text
 from disklab.report.page import document, section
-from disklab.report.panel import Figures, Panel, Section
+
+# A cell as charts and tables show it: reads and writes of a mix apart.
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The reads or the writes of a cell, measured and promised."""
+
+    subject: str
+    cell: Cell
+    side: str
+    """`read` or `write`."""
+    iops: float
+    bytes_per_s: float
+    percentiles_ns: Mapping[float, int]
+    promised_iops: float | None
+    promised_bytes_per_s: float | None
+    promised_percentiles_ns: Mapping[float, int]
+    """Empty where a cap stands before the latencies, or nothing is promised."""
+
+    @property
+    def title(self) -> str:
+        """The cell's name; of a mix, with whose figures these are."""
+        return self._of_side(self.cell.title)
+
+    @property
+    def io(self) -> str:
+        """The same without the load."""
+        return self._of_side(self.cell.io)
+
+    @property
+    def label(self) -> str:
+        """The same without load and block size."""
+        return self._of_side(self.cell.direction.title)
+
+    def _of_side(self, name: str) -> str:
+        return f"{name}, {self.side}s" if len(self.cell.direction.shares) > 1 else name
+
+
+def apart(results: Sequence[CellResult]) -> Iterator[Shown]:
+    """Yield the directions of each cell; a promise of a mix is shared as it was asked for."""
+    for result in results:
+        measured, owed = result.measurement, result.promise
+        shares = result.cell.direction.shares
+        for side, seen in measured.sides.items():
+            yield Shown(
+                subject=result.subject,
+                cell=result.cell,
+                side=side,
+                iops=seen.ios / measured.runtime_s,
+                bytes_per_s=seen.bytes_ / measured.runtime_s,
+                percentiles_ns=seen.latency.percentiles_ns,
+                promised_iops=owed.iops * shares[side] if owed else None,
+                promised_bytes_per_s=owed.bytes_per_s * shares[side] if owed else None,
+                promised_percentiles_ns=(owed.percentiles_ns or {}).get(side, {}) if owed else {},
+            )
+
 
 SUFFIXES = (".html", ".svg", ".png")
 CURVE_WIDTH, CURVE_HEIGHT, BAR_STEP = 360, 260, 18
@@ -43,7 +100,7 @@ def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> N
         )
         return
     named = alt.TitleParams(title or "Probe", subtitle=origin(results))
-    chart = draw(results, named).configure(**theme.configuration(theme.LIGHT))
+    chart = draw(results, named).configure(**configuration(LIGHT))
     if path.suffix.lower() == ".png":
         chart.save(path, format="png", scale_factor=PNG_SCALE)
     else:
@@ -86,7 +143,7 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
             for title in dict.fromkeys(one.title for one in sides)
         )
         lead = (
-            f"{wording.loads(r.cell.load for r in depth_one)}. Solid lines are measured, "
+            f"{loads(r.cell.load for r in depth_one)}. Solid lines are measured, "
             "dashed ones promised. The axis of latency is logarithmic."
         )
         found.append(Section("latency", "Latency by percentile", lead, panels))
@@ -99,9 +156,7 @@ def sections(results: Sequence[CellResult]) -> list[Section]:
             for size in sizes
             for unit in ("IOPS", "MB/s")
         )
-        lead = (
-            f"{wording.loads(r.cell.load for r in loaded)}. The upright mark is what is promised."
-        )
+        lead = f"{loads(r.cell.load for r in loaded)}. The upright mark is what is promised."
         found.append(Section("rates", "Rates", lead, panels))
     return found
 
@@ -247,7 +302,7 @@ def curves(results: Sequence[CellResult]) -> Any:
             facet=alt.Facet(
                 "cell:N",
                 columns=columns,
-                title=wording.loads(r.cell.load for r in results),
+                title=loads(r.cell.load for r in results),
                 sort=cells,
             ),
         )
@@ -277,4 +332,4 @@ def rate_bars(results: Sequence[CellResult], unit: str) -> Any:
         color=alt.Color("disk:N"),
     )
     ticks = base.mark_tick(color="black", thickness=2).encode(x="promised:Q", y=y, yOffset=offset)
-    return (bars + ticks).properties(title=f"{wording.loads(r.cell.load for r in results)}: {unit}")
+    return (bars + ticks).properties(title=f"{loads(r.cell.load for r in results)}: {unit}")

@@ -11,10 +11,9 @@ from disklab.databases import Conditions, Database, Filling
 from disklab.engine.load import LoadDone, LoadProgress, LoadReady
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.protocol import Node
-from disklab.procedures.breaking import Ground
+from disklab.procedures.breaking import Conductor, Ground
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
-from disklab.procedures.timetable import Conductor
 from disklab.spec import Cluster, TrialSpec
 from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Target, Workload

@@ -25,8 +25,7 @@ from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Mode, Run, TrialResult, durable
-from disklab.results.event_log import EventLog
-from disklab.results.wishes import Wish, wish, wish_of
+from disklab.results.event_log import EventLog, Wish, wish, wish_of
 from disklab.spec import Experiment, Trial
 
 # A paused run looks this often whether it may go on.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.databases import record_of
+from disklab.engine.load import TpccOutcome
 from disklab.errors import DisklabError, MachineError, UserError
-from disklab.procedures import benchmark, burst, jobs
-from disklab.procedures.account import Account
-from disklab.procedures.record import MEASURED, Notes
-from disklab.procedures.series import Series
-from disklab.procedures.steady import steady_state
+from disklab.procedures import burst, jobs
+from disklab.procedures.record import MEASURED, Account, Notes, Series
 from disklab.procedures.turn import Turn
 from disklab.results import (
     Bottleneck,
@@ -32,6 +33,117 @@ from disklab.spec import Trial
 from disklab.spec.share import threads_of
 from disklab.telemetry import Judgement, judge
 from disklab.telemetry.sources import node_suffix
+
+# What TPC-C says beyond rates and latencies: tpmC, what is not compliant, consistency.
+
+
+def benchmark_figures(series: Series) -> dict[str, Any]:
+    """Return tpmC, efficiency and mix over the passes, and what the check found; else nothing."""
+    runs = _of(series, "run")
+    if not runs:
+        return {}
+    tpmc = [run.tpmc for run in runs if run.tpmc is not None]
+    efficiency = [run.efficiency_ratio for run in runs if run.efficiency_ratio is not None]
+    found: dict[str, Any] = {"tpcc": runs[-1].model_dump(mode="json", exclude={"conditions"})}
+    if tpmc:
+        found["tpmc"] = fmean(tpmc)
+    if efficiency:
+        found["tpcc_efficiency_ratio"] = fmean(efficiency)
+    checks = _of(series, "check")
+    if checks:
+        told = [one.model_dump(mode="json") for one in checks[-1].conditions]
+        found["tpcc_conditions"] = told
+    return found
+
+
+def benchmark_remarks(series: Series) -> Iterator[str]:
+    """Yield where the runs are not what the standard asks, each once, and what was tried again."""
+    runs = _of(series, "run")
+    yield from dict.fromkeys(text for run in runs for text in run.remarks)
+    retries = sum((Counter(run.retries) for run in runs), Counter())
+    for state, count in retries.items():
+        yield (
+            f"{count} attempts at transactions were undone by others (SQLSTATE {state}) and made "
+            "again: response times hold all attempts"
+        )
+
+
+def benchmark_violations(series: Series) -> Iterator[str]:
+    """Yield the consistency conditions that the data broke: then nothing measured counts."""
+    for check in _of(series, "check"):
+        for one in check.conditions:
+            if not one.passed:
+                example = f", such as {one.example}" if one.example else ""
+                yield (
+                    f"TPC-C consistency condition {one.number} is broken {one.violations} times "
+                    f"({one.rule}){example}"
+                )
+
+
+def _of(series: Series, stage: str) -> list[TpccOutcome]:
+    return [one for one in series.tpcc if one.stage == stage]
+
+
+# Where warm-up ends and steady state begins, told from the rate of each second.
+
+# Fewer seconds cannot tell a trend from noise.
+LEAST_SECONDS = 5
+# SNIA's criteria (SSS PTS 2.0.2): over the window the least-squares line changes by no more than
+# 10 % of the mean, and no value leaves the mean by more than 20 %. One second of a database varies
+# more than SNIA's rounds of a minute: a tenth of the seconds may leave the band.
+MOST_DRIFT_RATIO = 0.10
+MOST_EXCURSION_RATIO = 0.20
+MOST_OUTSIDE_RATIO = 0.10
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What the seconds of a run tell."""
+
+    from_s: int | None
+    """The first second of the longest steady end of the run; None: there is no steady state."""
+    drift_ratio: float
+    """Change of the fitted line over the window, as a share of the mean. Of the whole run when
+    there is no steady state."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a steady state."""
+        return self.from_s is not None
+
+
+def steady_state(rates: Sequence[float]) -> Steady:
+    """Return from which second on the rates are steady to the end of the run.
+
+    A steady end shorter than half of the run is none: the run was too short to tell.
+
+    **Source:** SNIA SSS PTS 2.0.2 (steady-state criteria), with the window as long as the data
+    allow; Barrett et al., OOPSLA'17: say so when there is no steady state.
+    """
+    last = len(rates) - max(LEAST_SECONDS, math.ceil(len(rates) / 2))
+    for start in range(last + 1):
+        window = rates[start:]
+        mean = fmean(window)
+        if mean <= 0:
+            continue
+        outside = sum(abs(rate - mean) > MOST_EXCURSION_RATIO * mean for rate in window)
+        drift = drift_ratio(window)
+        if abs(drift) <= MOST_DRIFT_RATIO and outside <= MOST_OUTSIDE_RATIO * len(window):
+            return Steady(start, drift)
+    return Steady(None, drift_ratio(rates))
+
+
+def drift_ratio(rates: Sequence[float]) -> float:
+    """Return by which share of its mean the fitted line changes from first to last second."""
+    count = len(rates)
+    mean = fmean(rates) if rates else 0.0
+    if count < 2 or mean <= 0:
+        return 0.0
+    middle = (count - 1) / 2
+    spread = sum((second - middle) ** 2 for second in range(count))
+    slope = sum((second - middle) * (rate - mean) for second, rate in enumerate(rates)) / spread
+    return slope * (count - 1) / mean
+
 
 # With more failures the rate of what succeeded is no rate of the database.
 MOST_ERRORS_RATIO = 0.01
@@ -69,11 +181,11 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
         judged = judge(notes.sampler, MEASURED, views, generators=generators, client=notes.client)
     waits = account.waits(series.elapsed_s)
     spent = burst.gone(notes.credits, turn.trial, frame.catalog)
-    told = [*map(burst.in_words, spent), *benchmark.remarks(series)]
+    told = [*map(burst.in_words, spent), *benchmark_remarks(series)]
     for text in [*judged.warnings, *told, *_condition_warnings(turn, series, waits)]:
         notes.warn(text)
     load = _load_reasons(series, timetable=bool(turn.spec.events))
-    invalid = [*judged.invalid, *load, *benchmark.violations(series)]
+    invalid = [*judged.invalid, *load, *benchmark_violations(series)]
     response = series.response()
     late = series.lateness()
     pause_s = _sum(notes, "database", "gc_pause_s")
@@ -115,7 +227,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     )
     extra: dict[str, Any] = {"passes": series.passes, "disk_read_bytes": account.read_bytes}
     extra |= {"disk_read_ios": account.read_ios, "disk_write_bytes": account.write_bytes}
-    extra |= benchmark.figures(series)
+    extra |= benchmark_figures(series)
     if notes.steps:
         extra["steps"] = notes.steps
     return result.model_copy(update=extra)

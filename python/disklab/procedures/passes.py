@@ -5,14 +5,17 @@ Every procedure is made of these functions; what it does with the load is its ow
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
 from disklab.database_facts import facts_of
 from disklab.databases import Streaming
 from disklab.engine.load import KnownVersions, LoadDone, SeenVersions, Stop
 from disklab.procedures import conditions, jobs
 from disklab.procedures.bed import Bed
-from disklab.procedures.record import MEASURED, Notes
-from disklab.procedures.series import Series
-from disklab.procedures.timetable import Conductor
+from disklab.procedures.breaking import Conductor
+from disklab.procedures.record import MEASURED, Notes, Series
 from disklab.procedures.turn import Turn
 from disklab.results import ReadBack
 from disklab.results.timetable import recovery_of
@@ -90,7 +93,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
     warm_up(turn, bed, notes)
 
 
-def step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
+def measure_step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Series:
     """Try so many threads, from what was there before; no part of the result."""
     stop = Stop(duration_s=turn.effort.steady_run_s)
     series = _series(turn, stop, again=False)
@@ -193,3 +196,130 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
         failed = sum(done.errors.values())
         notes.recovery = recovery_of(conductor.taken, notes.ends_s, series.rates, failed)
         return done
+
+
+# Closed loop: the trial's threads, each doing one operation after another, until it stops.
+#
+# Latency is service time: a thread that waits offers nothing meanwhile, and the figures say so.
+
+
+def closed_loop(turn: Turn, bed: Bed, notes: Notes) -> Series:
+    """Measure with the trial's threads."""
+    warm_up(turn, bed, notes)
+    return measure(turn, bed, notes)
+
+
+# Fixed rate: an open loop. Operations start when they are due, whatever the database does.
+
+# Below this share of the offered rate the queue of what is due grows without end: response times
+# then say how long the run was.
+LEAST_ACHIEVED_RATIO = 0.95
+# Poisson arrivals stray by the square root of their number; further than this one run in 700.
+MOST_DEVIATIONS = 3.0
+
+
+def fixed_rate(turn: Turn, bed: Bed, notes: Notes) -> Series:
+    """Offer the trial's rate; say when it was not achieved."""
+    load = turn.spec.workload.load
+    assert load is not None, "checked by the spec"
+    assert load.rate_per_s is not None, "fixed has a rate"
+    warm_up(turn, bed, notes)
+    series = measure(turn, bed, notes)
+    if series.operations < least_operations(load.rate_per_s * series.elapsed_s):
+        notes.warn(
+            f"{series.ops_per_s:.0f} of the {load.rate_per_s:.0f} operations a second that were "
+            "offered were done: the response times grow with the length of the run"
+        )
+    return series
+
+
+def least_operations(offered: float) -> float:
+    """Return how many operations are to be expected at least, of those that chance has offered."""
+    return min(LEAST_ACHIEVED_RATIO * offered, offered - MOST_DEVIATIONS * math.sqrt(offered))
+
+
+# Variable: more and more threads, until the median latency is the one asked for.
+#
+# The trial's condition is brought about once, before the first step; each step starts from what the
+# one before left, compactions finished. The step that was chosen is measured once more, and that is
+# the result: chosen for its median, a step's own figures would flatter it.
+#
+# **Source:** Instaclustr, "Benchmarking Cassandra with Local Storage on Azure": operations are
+# raised until the median latency reaches its target, with pending compactions below a limit, and
+# after each step compactions are waited for.
+
+# A search ends: 8 threads x 1.5 each step pass a thousand after twelve steps.
+MOST_STEPS = 24
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the search: a whole measurement with so many threads."""
+
+    threads: int
+    series: Series
+    pending_compactions: int
+
+    def meets(self, median_ms: float, most_pending: int) -> bool:
+        """Return whether the step met the latency target and left compactions under control."""
+        return self.median_ms <= median_ms and self.pending_compactions <= most_pending
+
+    @property
+    def median_ms(self) -> float:
+        """Median response time, in ms."""
+        return self.series.response().percentile(50) / 1e6
+
+    def told(self) -> dict[str, Any]:
+        """Return the step for the results."""
+        return {
+            "threads": self.threads,
+            "ops_per_s": round(self.series.ops_per_s, 3),
+            "latency_ms": self.series.response().summary_ms(),
+            "pending_compactions": self.pending_compactions,
+        }
+
+
+def variable_threads(turn: Turn, bed: Bed, notes: Notes) -> Series:
+    """Raise the threads step by step; measure with the most that met the target.
+
+    When the fewest miss it already, they are measured, with a warning.
+    """
+    variable = turn.spec.the_procedure.variable
+    assert variable is not None, "the procedure is variable"
+    target = f"{variable.median_latency_ms:g} ms at most {variable.pending_compactions} pending"
+    warm_up(turn, bed, notes)
+    prepare(turn, bed, notes, jobs.steady_stop(turn.spec, turn.effort))
+    found: Step | None = None
+    for threads in variable.threads.each()[:MOST_STEPS]:
+        step = _step(turn, bed, notes, threads)
+        notes.steps.append(step.told())
+        if not step.meets(variable.median_latency_ms, variable.pending_compactions):
+            break
+        found = step
+    notes.threads = found.threads if found else step.threads
+    if found is None:
+        notes.warn(
+            f"with {notes.threads} threads, the fewest, the target of {target} compactions is "
+            "missed already"
+        )
+    series = go_on(turn, bed, notes, notes.threads)
+    again = Step(notes.threads, series, bed.pending_compactions())
+    if found and not again.meets(variable.median_latency_ms, variable.pending_compactions):
+        notes.warn(
+            f"{notes.threads} threads met the target of {target} compactions in the search, and "
+            f"missed it when measured again: median {again.median_ms:.2f} ms, "
+            f"{again.pending_compactions} pending"
+        )
+    notes.describe(MEASURED, f"{notes.threads} threads: {series.in_words()}")
+    return series
+
+
+def _step(turn: Turn, bed: Bed, notes: Notes, threads: int) -> Step:
+    """Measure one step of the search, and let compactions finish."""
+    series = measure_step(turn, bed, notes, threads)
+    step = Step(threads, series, bed.pending_compactions())
+    seen = f"{series.ops_per_s:,.0f} ops/s, median {step.median_ms:.2f} ms"
+    with notes.phase("settle", f"compactions, after {threads} threads: {seen}"):
+        bed.settle()
+    notes.describe(SEARCH, f"{threads} threads: {series.in_words()}")
+    return step

@@ -25,12 +25,12 @@ from disklab.errors import Problem, UserError
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
-from disklab.procedures import device, expectation, replay
+from disklab.procedures import device, replay
 from disklab.procedures.build import Site, request_of, sizes_of
-from disklab.procedures.effort import FULL, QUICK
+from disklab.procedures.jobs import FULL, QUICK
 from disklab.procedures.life import Planned
 from disklab.procedures.outcome import share_record
-from disklab.procedures.plan import how_ordered, order
+from disklab.procedures.plan import data_bytes, expected_s, how_ordered, order
 from disklab.procedures.turn import Turn
 from disklab.results import (
     ExperimentNote,
@@ -203,7 +203,7 @@ def _prepared(  # noqa: PLR0913, PLR0917 - the parts of what it returns
 ) -> Prepared:
     places = Places.usual()
     site = Site(catalog, places, run.folder / "logs", options.seed)
-    expected = expectation.expected_s(turns)
+    expected = expected_s(turns)
     return Prepared(
         experiment=experiment,
         trials=trials,
@@ -329,7 +329,7 @@ def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    needed = max(expectation.data_bytes(turn) for turn in turns) * SPARE_RATIO + SPARE_BYTES
+    needed = max(data_bytes(turn) for turn in turns) * SPARE_RATIO + SPARE_BYTES
     if needed > free:
         rule = f"{folder} has {about_bytes(free)} free, the largest data set needs about that"
         way_out = "use a smaller --scale such as 1/1000, or set DISKLAB_DATA_DIR"

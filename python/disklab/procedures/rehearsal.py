@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,22 +14,59 @@ from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
 from disklab.hosts.node import Progress
 from disklab.interrupts import held_back
-from disklab.procedures import closed_loop, device, fixed, outcome, replay, variable
+from disklab.procedures import device, outcome, passes, replay
 from disklab.procedures.bed import Bed
 from disklab.procedures.build import Site, build
 from disklab.procedures.life import Stage, live
 from disklab.procedures.outcome import Frame
 from disklab.procedures.preparation import Prepared
-from disklab.procedures.record import Notes, SecondsSink, TelemetrySink
-from disklab.procedures.series import Series
+from disklab.procedures.record import BETWEEN, Notes, SecondsSink, Series, TelemetrySink
 from disklab.procedures.turn import Turn
-from disklab.procedures.watch import watched
 from disklab.results import Mode, Phase, Run, TrialResult, utc_now
+from disklab.telemetry import (
+    DatabaseWatch,
+    Machine,
+    ProcessCpu,
+    Sampler,
+    Source,
+)
+
+# Watching a bed once a second while a turn runs on it.
+
+
+def _alone(pid: int | None) -> list[int]:
+    return [] if pid is None else [pid]
+
+
+@contextmanager
+def watched(bed: Bed, notes: Notes) -> Iterator[None]:
+    """Watch processes, disks, emulator, page cache and database inside the block."""
+    with ExitStack() as undo:
+        database = DatabaseWatch(bed.database)
+        sources: list[Source] = [
+            Machine(),
+            ProcessCpu("client", lambda: _alone(bed.client_pid)),
+            ProcessCpu("server", lambda: database.pids),
+            ProcessCpu("emulator", lambda: [one.pid for one in bed.hosts.nodes if one.attached]),
+            database,
+        ]
+        sources += bed.hosts.sources(undo)
+
+        def noticed(error: DisklabError) -> None:
+            # The death of a database or a disk ends a load; a blind source of telemetry does not.
+            if isinstance(error, MachineError):
+                bed.give_up(error)
+
+        notes.credits.time_dilation = bed.hosts.time_dilation
+        notes.sampler = undo.enter_context(Sampler(sources, notes.saw, noticed))
+        notes.sampler.enter(BETWEEN)
+        yield
+
 
 PROCEDURES: dict[str, Callable[[Turn, Bed, Notes], Series]] = {
-    "closed_loop": closed_loop.run,
-    "fixed": fixed.run,
-    "variable": variable.run,
+    "closed_loop": passes.closed_loop,
+    "fixed": passes.fixed_rate,
+    "variable": passes.variable_threads,
 }
 
 # A bed that cannot be built twice in a row will not be built a third time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,25 +13,128 @@ from disklab import traces
 from disklab.engine import Control
 from disklab.engine.locks import own_name
 from disklab.engine.messages import View
-from disklab.errors import Problem, UserError
+from disklab.errors import MachineError, Problem, UserError
 from disklab.events import Emit, PhaseStarted
 from disklab.hosts.places import Places
 from disklab.hosts.running import Target
-from disklab.probe import fio, iolog
-from disklab.probe.cells import MIB, Cell, Direction, Profile
+from disklab.probe import fio
+from disklab.probe.cells import MIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.emulated import ATTACH_S, attached_raw, known_of
-from disklab.probe.iolog import Replayed
+from disklab.probe.fio import Latency
 from disklab.probe.known import Disk
 from disklab.probe.run import slow_motion
 from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Telemetry, telemetry
 from disklab.procedures import outcome
-from disklab.procedures.device_watch import DeviceWatch
+from disklab.procedures.device import DeviceWatch
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
 from disklab.results import Telemetry as TelemetryRecord
 from disklab.spec.replay import Replay, loop_of, record_of
 from disklab.telemetry.gaps import Gaps
+from disklab.traces import Trace
+
+# A trace through real fio: iologs of version 3, one for each of its threads, and what fio counted.
+#
+# fio's asynchronous engines reap I/Os only when their queue is full, so a single job that waits for
+# times takes the wait for the next I/O into its latencies (324 ms where the disk took 0.2; fio
+# 3.33). Threads that each do one I/O at a time tell the time of each, and are late only when all of
+# them are under way.
+
+MOST_THREADS = 128
+"""Twice what a loop device has under way by default; more threads than that wait in the kernel."""
+OPEN_THREADS = 64
+"""Of an open loop: above the limits of a disk all are busy, below them few."""
+BEGIN_US = 1
+"""When a log begins. fio takes a time of 0 for none and leaves out the wait that follows: each
+thread would do its first I/O at once, and all of them the others in step (fio 3.33, iolog.c)."""
+NS_PER_US = 1_000
+NS_PER_S = 1_000_000_000
+# Beyond twice its time a trace that is not sustained tells nothing new.
+LONGEST_FACTOR = 2
+LONGEST_SPARE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What fio counted and measured, in the disk's time."""
+
+    ios: dict[str, int]
+    """By `read` and `write`."""
+    bytes_: dict[str, int]
+    latency: dict[str, Latency]
+    """From when fio sent an I/O until it ended, by `read`, `write` and `mixed`; only of those that
+    there were."""
+    runtime_s: float
+    """From the start to the last end."""
+    fio_version: str
+    command: tuple[str, ...]
+
+    @property
+    def rate_per_s(self) -> float:
+        """I/Os a second between the first end and the last, as the simulator counts them."""
+        span_s = self.runtime_s - self.latency["mixed"].mean_ns / NS_PER_S
+        return (sum(self.ios.values()) - 1) / span_s if span_s > 0 else 0.0
+
+
+def write_jobs(folder: Path, trace: Trace, device: Path, depth: int | None, slow: int) -> Path:
+    """Write fio's job file and the iologs of its threads; return the job file.
+
+    `slow`: seconds of this machine for each second of the disk.
+    """
+    threads = min(OPEN_THREADS if depth is None else depth, MOST_THREADS, len(trace))
+    head = ["fio version 3 iolog", f"{BEGIN_US} {device} add", f"{BEGIN_US} {device} open"]
+    logs = [[*head] for _ in range(threads)]
+    for number, (at, offset, length, writes) in enumerate(trace.ios()):
+        when = BEGIN_US + (0 if depth is not None else at * slow // NS_PER_US)
+        action = "write" if writes else "read"
+        logs[number % threads].append(f"{when} {device} {action} {offset} {length}")
+    longest_s = LONGEST_FACTOR * trace.at_ns[-1] / NS_PER_S * slow + LONGEST_SPARE_S
+    job = [
+        "[global]",
+        "thread",
+        "ioengine=psync",
+        "direct=1",
+        "group_reporting",
+        "unified_rw_reporting=both",
+        f"buffer_pattern={fio.PATTERN}",
+        f"iomem_align={fio.HUGE_PAGE_BYTES}",
+        f"percentile_list={':'.join(format(p, 'g') for p in PERCENTILES)}",
+        *([] if depth is not None else [f"runtime={round(longest_s * 1000)}ms"]),
+    ]
+    for number, lines in enumerate(logs):
+        log = folder / f"{number}.iolog"
+        log.write_text("\n".join(lines) + "\n")
+        job += [f"[thread{number}]", f"read_iolog={log}"]
+    file = folder / "replay.fio"
+    file.write_text("\n".join(job) + "\n")
+    return file
+
+
+def replay_log(  # noqa: PLR0913, PLR0917 - a run of fio has these parts
+    program: Path,
+    job: Path,
+    limit_s: float,
+    slow: int,
+    tick: fio.Tick,
+    inside: Callable[[list[str]], list[str]] = list,
+) -> Replayed:
+    """Run fio on a job file; return what it told, in the disk's time."""
+    command = inside([str(program), "--output-format=json", str(job)])
+    ran = fio.run(command, limit_s, tick)
+    (told,) = ran.report["jobs"]  # group_reporting merges the threads' histograms into one
+    latency = fio.latencies(told, slow)
+    if "mixed" not in latency:
+        raise MachineError("fio ended without an I/O of the trace; the device seems to be stalled")
+    return Replayed(
+        ios={side: int(told[side]["total_ios"]) for side in fio.SIDES},
+        bytes_={side: int(told[side]["io_bytes"]) for side in fio.SIDES},
+        latency=latency,
+        runtime_s=max(told[side]["runtime"] for side in fio.SIDES) / 1000 / slow,
+        fio_version=str(ran.report["fio version"]),
+        command=tuple(command),
+    )
+
 
 ENGINE = "psync"
 NS_PER_MS = 1_000_000
@@ -52,7 +155,7 @@ class ReplayTurn:
         """The trace, as long as the effort allows."""
         whole = self.turn.trial.replay
         assert whole is not None, "the trial was checked: its workload is a trace"
-        most_ns = round(self.turn.effort.longest_run_s * iolog.NS_PER_S)
+        most_ns = round(self.turn.effort.longest_run_s * NS_PER_S)
         cut = traces.first(whole.placed, most_ns)
         return whole if cut is whole.placed else Replay(cut, traces.mixture(cut.trace))
 
@@ -76,8 +179,8 @@ def check(turn: Turn) -> None:
     """
     fio.find_fio(ENGINE)
     wanted = ReplayTurn(turn)
-    if wanted.depth is not None and wanted.depth > iolog.MOST_THREADS:
-        rule = f"a rehearsal keeps at most {iolog.MOST_THREADS} I/Os of a trace under way"
+    if wanted.depth is not None and wanted.depth > MOST_THREADS:
+        rule = f"a rehearsal keeps at most {MOST_THREADS} I/Os of a trace under way"
         way_out = "use a smaller depth, or `disklab predict`"
         raise UserError(Problem("workload.trace.depth", str(wanted.depth), rule, way_out))
     if turn.trial.replay is not None:
@@ -115,7 +218,7 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     with ExitStack() as undo:
         target, path = undo.enter_context(attached_raw(disk, own_name("trace"), volume.size_bytes))
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="disklab-trace-")))
-        job = iolog.write_jobs(folder, trace, path, wanted.depth, wanted.slow)
+        job = write_jobs(folder, trace, path, wanted.depth, wanted.slow)
         if turn.trial.spec.before.host_cache == "warm" and volume.caching != "None":
             warm(target, trace)
         known = known_of(target)
@@ -126,7 +229,7 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
         watch = DeviceWatch.of(emit, "measure", path, known.show, wanted.slow)
         with slow_motion(known, wanted.slow):
             program = fio.find_fio(ENGINE)
-            measured = iolog.replay(program, job, limit_s, wanted.slow, watch.tick)
+            measured = replay_log(program, job, limit_s, wanted.slow, watch.tick)
         after = known.show()
     return result_of(turn, frame, started, replay, measured, (before, after))
 
@@ -140,7 +243,7 @@ def expected_s(turn: Turn) -> float:
 def fio_limit_s(replay: Replay, slow: int) -> float:
     """Return after how long a replay counts as stalled, in this machine's time."""
     trace_s = replay.mixture.duration_s * slow
-    return trace_s * (iolog.LONGEST_FACTOR + 1) + fio.DRAIN_S * slow
+    return trace_s * (LONGEST_FACTOR + 1) + fio.DRAIN_S * slow
 
 
 def warm(target: Target, trace: traces.Trace) -> None:

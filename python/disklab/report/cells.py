@@ -9,7 +9,8 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
-from disklab.results import Level, PlannedTrial, TrialResult, rates
+from disklab.results import Level, PlannedTrial, TrialResult
+from disklab.results.records import load_ratio, of_cluster, of_node
 
 Factors = Mapping[str, Level]
 
@@ -113,7 +114,7 @@ class Rates(str, Enum):
 
 def scaled_loads(results: Sequence[TrialResult]) -> bool:
     """Return whether some rates are of a smaller load than the described system's."""
-    return any(rates.load_ratio(result) not in (None, 1) for result in results if result.usable)
+    return any(load_ratio(result) not in (None, 1) for result in results if result.usable)
 
 
 def figure(result: TrialResult, path: str) -> float | None:
@@ -121,9 +122,9 @@ def figure(result: TrialResult, path: str) -> float | None:
     if path == Rates.AS_RUN:
         return result.ops_per_s
     if path == Rates.NODE:
-        return rates.of_node(result)
+        return of_node(result)
     if path == Rates.CLUSTER:
-        return rates.of_cluster(result)
+        return of_cluster(result)
     if path.endswith("_ms"):
         return result.latency_ms.get(path.removesuffix("_ms"))
     raise KeyError(path)

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import altair as alt
 
 from disklab.report import axes, wording
+from disklab.report.axes import Figures, Panel, Section, rows
 from disklab.report.cells import Cell, Factor, Matrix, Rates, median, scaled_loads
-from disklab.report.comparison import counterpart
-from disklab.report.panel import Figures, Panel, Section, rows
+from disklab.report.pair import counterpart
 from disklab.report.subject import Subject
 from disklab.results import Level
 

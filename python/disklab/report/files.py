@@ -12,12 +12,12 @@ import vl_convert
 
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
-from disklab.report import theme, what_if
+from disklab.report import what_if
+from disklab.report.axes import Panel, slug
+from disklab.report.html import LIGHT, configuration, vega_lite_version
 from disklab.report.page import page
-from disklab.report.panel import Panel, slug
 from disklab.report.part import Part, table
 from disklab.report.report import Report, caption_of
-from disklab.report.script import vega_lite_version
 from disklab.report.subject import RunLike
 from disklab.results import reference_runs
 from disklab.results.durable import write_file
@@ -125,11 +125,11 @@ def drawable(panel: Panel, heading: str, caption: str = "") -> str:
     spec = panel.spec(width=WIDTH)
     below = textwrap.wrap(caption, CAPTION_LETTERS)
     spec["title"] = {"text": heading, "subtitle": [line for line in (panel.title, *below) if line]}
-    spec["config"] = theme.configuration(theme.LIGHT)
+    spec["config"] = configuration(LIGHT)
     spec["padding"] = 16
     with_keys(spec, [*(["color"] if panel.key else []), *(APART if panel.dashed else [])])
     text = json.dumps(spec)
-    for name, colour in theme.LIGHT.items():
+    for name, colour in LIGHT.items():
         if name != "series":
             text = text.replace(f"var(--{name})", str(colour))
     return text

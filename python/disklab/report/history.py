@@ -9,12 +9,11 @@ from dataclasses import replace
 from disklab.report import wording
 from disklab.report.answer import Finding
 from disklab.report.cells import Rates, median
-from disklab.report.comparison import Comparison, Matched, settings_apart
-from disklab.report.pair import Kind, pairs_of
+from disklab.report.pair import Comparison, Kind, Matched, pairs_of, settings_apart
 from disklab.report.reasons import limit_in_words, why
 from disklab.report.verdict import EQUIVALENCE, Outcome, Quantity
-from disklab.results import deviation
-from disklab.results.deviation import off_by
+from disklab.results import bands
+from disklab.results.bands import off_by
 
 MOST_NAMED = 3
 """Changed cells, or other settings, that a sentence names; the table has all of them."""
@@ -85,10 +84,10 @@ def errors(comparison: Comparison) -> list[Finding]:
         ratios = [one.judgements[quantity].ratio for one in shared]
         if ratios:
             worst = max(shared, key=lambda one: off_by(one.judgements[quantity].ratio))
-            middle = deviation.told(deviation.middle(ratios))
+            middle = bands.told(bands.middle(ratios))
             text = f"{NAMED[quantity]} differ by {middle} in the median"
             if len(ratios) > 1:
-                text += f", by {deviation.told(deviation.largest(ratios))} at most"
+                text += f", by {bands.told(bands.largest(ratios))} at most"
                 text += f" ({comparison.second.matrix.phrase(worst.cells[1].factors)})"
             told.append(text)
     pairs, agree = ordering(counted, comparison.rates)

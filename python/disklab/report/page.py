@@ -8,14 +8,13 @@ from importlib import resources
 from itertools import chain
 from typing import Any
 
-from disklab.report import tables, theme, traces, what_if, wording
-from disklab.report.comparison import Comparison
-from disklab.report.html import data, items, table, tag, text
-from disklab.report.panel import Panel, Section
-from disklab.report.policy import POLICY
+from disklab.report import html, tables, what_if, wording
+from disklab.report.axes import Panel, Section
+from disklab.report.html import POLICY, data, items, table, tag, text, vega_script
+from disklab.report.pair import Comparison
 from disklab.report.report import Report, caption_of
-from disklab.report.script import vega_script
 from disklab.report.subject import Subject
+from disklab.report.wording import replayed
 
 
 def page(report: Report, simulator: str | None = None) -> str:
@@ -48,8 +47,8 @@ def document(title: str, parts: Sequence[str]) -> str:
         tag("style", styles()),
     ]
     scripts = [
-        data(theme.configuration(theme.ON_PAGE), id="chart-config"),
-        data(theme.named(theme.LIGHT), id="chart-colours"),
+        data(html.configuration(html.ON_PAGE), id="chart-config"),
+        data(html.named(html.LIGHT), id="chart-colours"),
         tag("script", vega_script().replace("</script", "<\\/script")),
         tag("script", asset("page.js")),
     ]
@@ -64,10 +63,8 @@ def asset(name: str) -> str:
 
 def styles() -> str:
     """Return the style sheet with both colour schemes."""
-    dark = (
-        f"@media screen and (prefers-color-scheme: dark){{:root{{{theme.variables(theme.DARK)}}}}}"
-    )
-    return f":root{{{theme.variables(theme.LIGHT)}}}{dark}{asset('page.css')}"
+    dark = f"@media screen and (prefers-color-scheme: dark){{:root{{{html.variables(html.DARK)}}}}}"
+    return f":root{{{html.variables(html.LIGHT)}}}{dark}{asset('page.css')}"
 
 
 def opening(report: Report) -> str:
@@ -211,7 +208,7 @@ def section(one: Section, caption: str) -> str:
 
 def key_of(series: Sequence[str], others: Sequence[str]) -> str:
     """Return the colours' key: one for all charts of a section."""
-    count = len(theme.LIGHT["series"])
+    count = len(html.LIGHT["series"])
     entries = (
         text("li", name, style=f"--swatch:var(--series{number % count})")
         for number, name in enumerate(series)
@@ -267,7 +264,7 @@ def every_cell(subjects: Sequence[Subject]) -> str:
         parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
         figures = tables.without_empty_columns(tables.summary(subject))
         parts.append(table(figures, f"Every cell, {subject.label}", tables.SENTENCES))
-        made_of = traces.replayed(subject)
+        made_of = replayed(subject)
         if made_of.rows:
             parts += [text("h3", "The trace"), table(made_of, f"The trace, {subject.label}")]
         parts.append(items(tables.refusals(subject)))

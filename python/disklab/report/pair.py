@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from disklab.report.cells import Cell, Rates
+from disklab.report.cells import Cell, Rates, canonical, scaled_loads
 from disklab.report.reasons import fails, limited_by_machine
 from disklab.report.subject import Subject
 from disklab.report.verdict import Judgement, Outcome, Quantity, judge
@@ -136,3 +137,151 @@ def deciding_quantity(
     if loops == {"open"}:
         order = [Quantity.P99, Quantity.P50, Quantity.P95, Quantity.OPS]
     return next((quantity for quantity in order if quantity in judgements), None)
+
+
+# Several runs side by side: cells matched by factor levels, rates by node, errors by cell.
+
+
+@dataclass(frozen=True)
+class Matched:
+    """One cell in two runs."""
+
+    cells: tuple[Cell, Cell]
+    judgements: Mapping[Quantity, Judgement]
+    deciding: Quantity
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of the deciding quantity: the second run over the first."""
+        return self.judgements[self.deciding]
+
+    @property
+    def settled(self) -> bool:
+        """Whether a small difference is one: single figures, or an interval that is narrow."""
+        found = self.judgement
+        alone = found.interval is None and not found.measured
+        return alone or found.outcome is Outcome.NO_DIFFERENCE
+
+    @property
+    def not_counted(self) -> str:
+        """Why its error is in no sum of errors; empty: it counts."""
+        return next((why for cell in self.cells if (why := cell.not_counted)), "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, cell by cell."""
+
+    first: Subject
+    second: Subject
+    rates: Rates
+    """Whose rates are compared."""
+    matched: tuple[Matched, ...]
+    unmatched: int
+    """Cells of the second run that the first one lacks, or that have no figures there."""
+
+    @property
+    def per_node(self) -> bool:
+        """Whether rates are compared by node, since the runs had different numbers of nodes."""
+        return self.rates is Rates.NODE
+
+    @property
+    def counted(self) -> tuple[Matched, ...]:
+        """The cells whose errors and order prove something."""
+        return tuple(one for one in self.matched if not one.not_counted)
+
+    @property
+    def is_history(self) -> bool:
+        """Whether both are of one mode, so that a difference is a change and not an error."""
+        return self.first.info.mode == self.second.info.mode
+
+
+def comparisons_of(subjects: Sequence[Subject]) -> list[Comparison]:
+    """Compare each run with the published one, or else with the first."""
+    published = [one for one in subjects if one.info.mode == "published"]
+    base = (published or list(subjects))[0]
+    return [compared(base, other) for other in subjects if other is not base]
+
+
+def compared(first: Subject, second: Subject) -> Comparison:
+    """Match the second run's cells with the first one's and judge them."""
+    results = [[r for r in one.run.results() if r.usable] for one in (first, second)]
+    nodes = [{result.nodes for result in each} for each in results]
+    scaled = scaled_loads(results[0] + results[1])
+    rates = Rates.NODE if nodes[0] != nodes[1] else Rates.CLUSTER if scaled else Rates.AS_RUN
+    matched, unmatched = [], 0
+    for cell in second.matrix.cells.values():
+        other = counterpart(second, cell, first)
+        judgements = compare(first, other, second, cell, rates) if other else {}
+        deciding = deciding_quantity((other, cell), judgements) if other else None
+        if other is None or deciding is None:
+            unmatched += 1
+        else:
+            matched.append(Matched((other, cell), judgements, deciding))
+    return Comparison(first, second, rates, tuple(matched), unmatched)
+
+
+def counterpart(subject: Subject, cell: Cell, other: Subject) -> Cell | None:
+    """Return the cell of another run with the same levels; None when there is none or several.
+
+    A factor that only the other run varies must have the level that this run's specification
+    says; without one, the other run must leave no choice.
+    """
+    names = [name for name in cell.factors if any(f.name == name for f in other.matrix.factors)]
+    if not names:
+        return None
+    levels = tuple(canonical(cell.factors[name]) for name in names)
+    alike = other.matrix.alike(tuple(names)).get(levels, ())
+    rest = [factor.name for factor in other.matrix.factors if factor.name not in cell.factors]
+    spec = subject.specs.get(cell.trial, {}) if rest else {}
+    found = [one for one in alike if all(_agrees(spec, name, one.factors[name]) for name in rest)]
+    return found[0] if len(found) == 1 else None
+
+
+def _agrees(spec: Mapping[str, Any], path: str, level: object) -> bool:
+    """Return whether a specification does not contradict a level; a missing value does not."""
+    value: Any = spec
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return True
+        value = value[part]
+    if isinstance(value, str | int | float) and isinstance(level, str | int | float):
+        return canonical(value) == canonical(level)
+    return True
+
+
+def settings_apart(comparison: Comparison) -> list[str]:
+    """Return the settings that differ in cells of one name: `nodes 3 against 6`, each once."""
+    if comparison.first.info.mode == "published":
+        return []
+    specs = [
+        {one.trial: one.spec for one in subject.run.planned()}
+        for subject in (comparison.first, comparison.second)
+    ]
+    found: dict[str, None] = {}
+    for one in comparison.matched:
+        old, new = (leaves(each.get(c.trial, {})) for each, c in zip(specs, one.cells, strict=True))
+        if old and new:
+            for path in [*old, *(path for path in new if path not in old)]:
+                if old.get(path) != new.get(path):
+                    found[f"{path} {told(old.get(path))} against {told(new.get(path))}"] = None
+    return list(found)
+
+
+def leaves(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the settings of a specification by their dotted paths."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        path = f"{above}.{name}" if above else str(name)
+        if isinstance(value, Mapping):
+            found |= leaves(value, path)
+        else:
+            found[path] = value
+    return found
+
+
+def told(value: object) -> str:
+    """Return a setting in words."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "unset" if value is None else str(value)

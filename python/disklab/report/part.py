@@ -10,7 +10,7 @@ from functools import cached_property
 
 import polars as pl
 
-from disklab.report.panel import plain
+from disklab.report.axes import plain
 from disklab.report.subject import RunLike
 from disklab.results import Histogram, PlannedTrial, RunInfo, Second, TrialResult
 

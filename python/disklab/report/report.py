@@ -2,27 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from disklab.report import (
-    charts_by_factor,
-    charts_of_course,
-    charts_of_tail,
-    charts_of_telemetry,
-    faults,
-    tables,
-    wording,
-)
+import altair as alt
+
+from disklab.report import axes, charts_by_factor, charts_of_course, faults, tables, wording
 from disklab.report.answer import Answer, Finding, answer_of
-from disklab.report.bursts import bursts
-from disklab.report.comparison import Comparison, comparisons_of
+from disklab.report.axes import Figures, Panel, Section, rows, unchecked
+from disklab.report.cells import Cell
+from disklab.report.charts_of_course import telemetry_section
 from disklab.report.history import findings_between
-from disklab.report.pair import Kind
-from disklab.report.panel import Section, unchecked
+from disklab.report.pair import Comparison, Kind, Pair, comparisons_of
 from disklab.report.part import Part, bounded
+from disklab.report.reasons import problem_of, why
 from disklab.report.subject import RunLike, Subject, subjects_of
+from disklab.report.verdict import EQUIVALENCE, Judgement
+from disklab.results import TrialResult
+from disklab.results.records import STRETCHES
+from disklab.results.seconds import largest, stretches
+
+# What predictions say of burst credits: what is done while they last, and afterwards. Pure.
+
+MOST_NAMED = 4
+"""Cells in one sentence; the table below it has every one."""
+SAME_RATE = 0.02
+
+
+def bursts(subjects: Sequence[Subject]) -> list[Finding]:
+    """Return a sentence for each run in whose cells credits decide."""
+    found = []
+    for subject in subjects:
+        told = list(_told(subject)) if subject.info.mode == "predict" else []
+        if not told:
+            continue
+        # The deepest fall first: of the others the table tells.
+        told.sort(key=lambda line: line[0])
+        parts = [text for _, text in told[:MOST_NAMED]]
+        if len(told) > MOST_NAMED:
+            parts.append(f"and {len(told) - MOST_NAMED} more")
+        alone = len(subject.matrix.cells) == 1
+        head = "" if alone else "Burst credits decide: "
+        reason = "`before: {credits: 0%}` predicts the time after them"
+        found.append(Finding(head + "; ".join(parts), reason, "", None, ()))
+    return found
+
+
+def _told(subject: Subject) -> Iterator[tuple[float, str]]:
+    matrix = subject.matrix
+    for cell in matrix.cells.values():
+        result = steady_of(cell)
+        if result is None or result.steady is None:
+            continue
+        name = matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
+        share = result.steady.ops_per_s / max(result.credits_gone[0].ops_per_s_before, 1e-9)
+        yield share, f"{name}: {in_words(result)}" if name else in_words(result)
+
+
+def steady_of(cell: Cell) -> TrialResult | None:
+    """Return the first repeat of a cell that has a steady state; None: none."""
+    return next((result for result in cell.shown.usable if result.steady is not None), None)
+
+
+def in_words(result: TrialResult) -> str:
+    """Return `3,500 a second while burst credits last (30 min), then 500`."""
+    gone, steady = result.credits_gone[0], result.steady
+    assert steady is not None
+    before, lasting = gone.ops_per_s_before, wording.span(gone.at_s)
+    if steady.ops_per_s < before * (1 - SAME_RATE):
+        after = wording.rate(steady.ops_per_s)
+        return f"{wording.rate(before)} a second while burst credits last ({lasting}), then {after}"
+    times = wording.latencies([result.latency_ms["p99"], steady.latency_ms["p99"]])
+    return (
+        f"{wording.rate(before)} a second; 99th percentile while burst credits last ({lasting}), "
+        f"and then: {times}"
+    )
+
+
+# What the percentiles of predicted cells consist of: a stacked bar a cell, and the table.
+
+PERCENTILES = ("p50", "p95", "p99")
+ROW_GAP = 10
+"""Pixels between rows."""
+MOST_BARS = 40
+"""Cells of a chart; the table has them all."""
+
+GROUPS = {
+    "client, network, unexplained": ("unsent", "client", "network", "overhead"),
+    "disk": ("disk",),
+    "queue at disk limits": ("limits",),
+    "CPU of the nodes": ("cpu",),
+    "garbage collection": ("pause",),
+    "slots, commit log, slow replica": ("slots", "held", "retry"),
+}
+"""As many as there are colours that can be told apart; the table has each stretch."""
+
+LEAD = (
+    "Where the operations near each percentile spent their time: of several copies, the one that "
+    "the client waited for. "
+    "Garbage collection counts where it stopped an operation, not where it left a queue behind; "
+    "several I/Os of one read add up, those of other replicas do not."
+)
+
+
+def tail_section(subject: Subject) -> Section:
+    """Return what the median and the tail of each cell consist of; no panels: nobody tells."""
+    cells = [
+        (name_of(subject, cell), cell)
+        for cell in subject.matrix.cells.values()
+        if stretches(cell.usable, "p99")
+    ]
+    panels = tuple(panel(percentile, cells) for percentile in reversed(PERCENTILES) if cells)
+    return Section("tail", "What the tail consists of", LEAD, panels, shown=1)
+
+
+def name_of(subject: Subject, cell: Cell) -> str:
+    """Return a cell by its levels of what varies."""
+    matrix = subject.matrix
+    return matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying}) or "all"
+
+
+def panel(percentile: str, cells: list[tuple[str, Cell]]) -> Panel:
+    """Return the stacked bars of one percentile."""
+    found = {name: stretches(cell.usable, percentile) for name, cell in cells}
+    names = [name for name in STRETCHES if any(name in one for one in found.values())]
+    data = [
+        {"c": cell, "s": group, "o": order, "v": round(span, 4)}
+        for cell, one in list(found.items())[:MOST_BARS]
+        for order, (group, members) in enumerate(GROUPS.items())
+        if (span := sum(one.get(name, 0.0) for name in members))
+    ]
+    lines = [
+        [cell, *(wording.latency(one.get(name, 0.0)) for name in names), largest(one)]
+        for cell, one in found.items()
+    ]
+    shown = min(len(found), MOST_BARS)
+    heads = ("cell", *(STRETCHES[name] for name in names), "mostly")
+    return Panel(
+        title=percentile,
+        described=f"What {percentile} consists of; "
+        + "; ".join(f"{line[0]}: {line[-1]}" for line in lines[:MOST_BARS]),
+        chart=bars(data, list(GROUPS)),
+        height=max(60, shown * (ROW_GAP + axes.LINE_HEIGHT * max(2, axes.most_lines(found)))),
+        figures=Figures(heads, rows(lines)),
+        key=tuple(GROUPS),
+        columns={"c": "cell", "s": "where", "v": f"{percentile}_ms"},
+    )
+
+
+def bars(data: list[dict[str, Any]], names: list[str]) -> Any:
+    """Return a stacked bar a cell."""
+    cells = list(dict.fromkeys(str(entry["c"]) for entry in data))
+    tip = "datum.c + ': ' + datum.s + ' ' + " + axes.latency_text("datum.v")
+    label = axes.latency_text("datum.value")
+    return (
+        alt.Chart(alt.InlineData(values=data))
+        .transform_calculate(tip=tip)
+        .mark_bar()
+        .encode(
+            y=alt.Y("c:N", title=None, sort=None, axis=axes.row_names(cells)),
+            x=alt.X("v:Q", title=None, stack="zero", axis=alt.Axis(tickCount=5, labelExpr=label)),
+            color=alt.Color("s:N", scale=alt.Scale(domain=names), legend=None),
+            order=alt.Order("o:Q"),
+            tooltip="tip:N",
+        )
+    )
+
 
 MOST_BELOW = 3
 """Sentences below the answer; the matrix has every comparison."""
@@ -139,10 +286,10 @@ class Report:
                 *([] if broken is None else [broken]),
                 charts_by_factor.rate_section(self.subjects),
                 charts_by_factor.latency_section(self.subjects),
-                charts_of_tail.tail_section(self.subjects[0]),
+                tail_section(self.subjects[0]),
                 charts_of_course.course_section(self.subjects[0]),
                 charts_of_course.percentile_section(self.subjects),
-                charts_of_telemetry.telemetry_section(self.subjects[0]),
+                telemetry_section(self.subjects[0]),
             ]
 
 
@@ -188,3 +335,107 @@ def sketches(subjects: Sequence[Subject]) -> list[Finding]:
             reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
             found.append(Finding(text, reason, "", None, ()))
     return found
+
+
+# The report as JSON: verdicts with intervals, cells, comparisons.
+
+FORMAT = 1
+
+
+def content(report: Report) -> dict[str, Any]:
+    """Return the object that `--json` prints."""
+    return {
+        "format": FORMAT,
+        "title": report.subjects[0].info.experiment.title,
+        "equivalence": EQUIVALENCE,
+        "verdict": [said(label, finding) for label, finding in report.said],
+        "status": report.status,
+        "runs": [run(subject) for subject in report.subjects],
+        "comparisons": [comparison(one) for one in report.comparisons],
+    }
+
+
+def said(label: str, finding: Finding) -> dict[str, Any]:
+    """Return a sentence with the comparisons behind it."""
+    return {
+        "run": label or None,
+        "text": finding.text,
+        "why": finding.reason or None,
+        "basis": finding.basis or None,
+        "outcome": finding.outcome.value if finding.outcome else None,
+        "crossings": [vars(crossing) for crossing in finding.crossings],
+        "pairs": [pair(one) for one in finding.pairs],
+    }
+
+
+def pair(one: Pair) -> dict[str, Any]:
+    """Return two levels and how they differ."""
+    return {
+        "context": dict(one.context),
+        "first": one.first,
+        "second": one.second,
+        "kind": one.kind.value,
+        "deciding": one.deciding.value,
+        "judgements": {q.value: judged(found) for q, found in one.judgements.items()},
+    }
+
+
+def judged(found: Judgement) -> dict[str, Any]:
+    """Return a judgement."""
+    interval = found.interval
+    return {
+        "outcome": found.outcome.value,
+        "ratio": round(found.ratio, 5),
+        "interval": [round(interval.low, 5), round(interval.high, 5)] if interval else None,
+        "confidence": round(interval.confidence, 4) if interval else None,
+        "basis": found.basis.value,
+        "repeats": list(found.repeats),
+        "repeats_that_would_tell": found.more_repeats,
+    }
+
+
+def run(subject: Subject) -> dict[str, Any]:
+    """Return a run: what it is, and its cells."""
+    info = subject.info
+    return {
+        "label": subject.label,
+        "id": info.id,
+        "mode": info.mode,
+        "command": info.command,
+        "seed": info.seed,
+        "cells": [cell(one) for one in subject.matrix.cells.values()],
+        "warnings": tables.warnings(subject),
+    }
+
+
+def cell(one: Cell) -> dict[str, Any]:
+    """Return a cell: medians over its usable repeats, and why."""
+    names = ("mean", "p50", "p95", "p99", "p99.9", "max")
+    return {
+        "factors": dict(one.factors),
+        "status": "ok" if one.usable else one.results[-1].status,
+        "repeats": len(one.usable),
+        "ops_per_s": one.median("ops_per_s"),
+        "ops_per_s_per_node": one.median("ops_per_s_per_node"),
+        "latency_ms": {n: v for n in names if (v := one.median(f"{n}_ms")) is not None},
+        "why": vars(why(one)),
+        "problem": None if one.usable else problem_of(one.results[-1]),
+    }
+
+
+def comparison(one: Comparison) -> dict[str, Any]:
+    """Return two runs, cell by cell."""
+    return {
+        "first": one.first.info.id,
+        "second": one.second.info.id,
+        "per_node": one.per_node,
+        "unmatched": one.unmatched,
+        "cells": [
+            {
+                "factors": dict(matched.cells[1].factors),
+                "judgements": {q.value: judged(found) for q, found in matched.judgements.items()},
+                "not_counted": matched.not_counted,
+            }
+            for matched in one.matched
+        ],
+    }

@@ -15,8 +15,7 @@ from disklab.report import wording
 from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair
 from disklab.report.reasons import carried, fails, offered, why
-from disklab.report.verdict import Crossing, Judgement, Quantity, crossings
-from disklab.report.verdict_interval import FEWEST_REPEATS, Basis
+from disklab.report.verdict import FEWEST_REPEATS, Basis, Crossing, Judgement, Quantity, crossings
 from disklab.results import Level
 
 OPERATIONS = {

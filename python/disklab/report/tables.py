@@ -6,24 +6,23 @@ from collections.abc import Sequence
 
 from disklab.report import wording
 from disklab.report.answer import Answer
+from disklab.report.axes import Figures, rows
 from disklab.report.cells import Cell, Matrix, Rates, median
-from disklab.report.comparison import Comparison
-from disklab.report.pair import Kind, Pair
-from disklab.report.panel import Figures, rows
-from disklab.report.published_rules import rules_of
+from disklab.report.pair import Comparison, Kind, Pair
 from disklab.report.reasons import (
     carried,
     fails,
     late_clients,
     over,
     problem_of,
+    rules_of,
     status_of,
     why,
 )
 from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
-from disklab.results import Level, TrialResult, rates
-from disklab.results.records import Price
+from disklab.results import Level, TrialResult
+from disklab.results.records import Price, load_ratio
 
 WAITED = "waited at (ms per operation)"
 SENTENCES = ("why", "good enough", "not counted", "reason", "cells", "log", WAITED, "CPU")
@@ -417,7 +416,7 @@ def scaled_loads(comparison: Comparison) -> str:
         for one in comparison.matched
         for cell in one.cells
         for result in cell.usable
-        if rates.load_ratio(result) not in (None, 1)
+        if load_ratio(result) not in (None, 1)
         and result.share
         and (figure := result.share.warehouses)
     }

@@ -7,11 +7,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from disklab.report import tables, traces, wording
+from disklab.report import tables, wording
+from disklab.report.axes import Figures
 from disklab.report.html import NUMBER
-from disklab.report.panel import Figures
 from disklab.report.report import Report
 from disklab.report.subject import Subject
+from disklab.report.wording import replayed
 
 MOST_NOTES = 3
 """The first screen is the answer; the page has all of them."""
@@ -63,7 +64,7 @@ def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
     if gone.rows:
         out.print(Text("\nBurst credits that ran out", style="bold"))
         out.print(grid(gone))
-    made_of = traces.replayed(subject)
+    made_of = replayed(subject)
     if made_of.rows:
         out.print(Text("\nThe trace", style="bold"))
         out.print(grid(made_of))

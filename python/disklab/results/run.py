@@ -18,7 +18,6 @@ from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside, check_own
 from disklab.results import durable
-from disklab.results.frame import results_frame
 from disklab.results.histogram import Histogram
 from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
 from disklab.results.required import StoredTrial
@@ -30,7 +29,7 @@ from disklab.results.seconds import (
     read_wholes,
     stream,
 )
-from disklab.results.telemetry import TelemetryWriter, parts_of, scan_telemetry
+from disklab.results.telemetry import TelemetryWriter, parts_of, results_frame, scan_telemetry
 
 DEFAULT_OUT = Path("disklab-runs")
 INFO, EXPERIMENT, PLAN, TRIALS = "run.json", "experiment.yaml", "resolved.json", "trials.jsonl"
@@ -188,7 +187,7 @@ class Run:
         return reading.text(self.inside(EXPERIMENT), reading.EXPERIMENT)
 
     def frame(self) -> pl.DataFrame:
-        """Return one row for each finished repeat; see `disklab.results.frame`."""
+        """Return one row for each finished repeat; see `disklab.results.telemetry`."""
         return results_frame(self.info, self.results())
 
     def record_seconds(self, trial: int, repeat: int) -> SecondsWriter:

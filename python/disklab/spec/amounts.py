@@ -7,9 +7,24 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
+
+# What the sections of an experiment file share.
+
+
+class Part(BaseModel):
+    """A frozen section. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Unreadable(ValueError):  # noqa: N818 - pydantic wants a ValueError; the words make the message

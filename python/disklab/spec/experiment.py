@@ -16,11 +16,11 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import MOST_TOLD, bounded
 from disklab.spec import feasible
-from disklab.spec.complaints import complaints
 from disklab.spec.located import (
     Document,
     Located,
     Site,
+    complaints,
     document_of,
     read_document,
 )
@@ -32,13 +32,13 @@ from disklab.spec.model import (
 )
 from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
-from disklab.spec.sections import decided, section_problems
 from disklab.spec.share import Portion, Share, scaled_down, share_of
 from disklab.spec.timetable import (
     MEASURED_KINDS,
     WHY_NOT_MEASURED,
     nodes_of,
 )
+from disklab.spec.timetable_checks import decided, section_problems
 
 Mode = Literal["predict", "rehearse", "measure", "published"]
 

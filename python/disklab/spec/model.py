@@ -32,6 +32,7 @@ from disklab.spec.amounts import (
     Count,
     Milliseconds,
     Nodes,
+    Part,
     Ratio,
     Scale,
     Seconds,
@@ -39,13 +40,11 @@ from disklab.spec.amounts import (
     TimeDilation,
     Unreadable,
 )
-from disklab.spec.failures import Failures
-from disklab.spec.part import Part
 from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.procedures import Load, Procedure
 from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
-from disklab.spec.timetable import TimedEvent
+from disklab.spec.timetable import Failures, TimedEvent
 
 # Ratios are sums of a few decimal fractions: this is far below any that people write.
 RATIO_SLACK = 1e-9

@@ -11,9 +11,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, computed_field, model_validator
 
 from disklab.errors import Problem
-from disklab.spec.amounts import Milliseconds, Pending, Rate, Threads, Unreadable
+from disklab.spec.amounts import Milliseconds, Part, Pending, Rate, Threads, Unreadable
 from disklab.spec.located import Site
-from disklab.spec.part import Part
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from pydantic import (
 
 from disklab import traces
 from disklab.errors import Problem
-from disklab.spec.amounts import Threads, Unreadable
-from disklab.spec.part import Part
+from disklab.spec.amounts import Part, Threads, Unreadable
 
 if TYPE_CHECKING:
     from disklab.spec.model import TrialSpec
@@ -88,7 +87,7 @@ class Replay:
 if TYPE_CHECKING:
     OwnReplay = Replay | None
 else:
-    # A trial is sent without it: privilege/columns.py has the form in which a trace is sent.
+    # A trial is sent without it: privilege/requests.py has the form in which a trace is sent.
     OwnReplay = Annotated[
         Any,
         PlainValidator(lambda value: value if isinstance(value, Replay) else None),

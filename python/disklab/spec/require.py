@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from disklab.spec.amounts import Milliseconds, Rate, Ratio, Seconds, Unreadable
-from disklab.spec.part import Part
+from disklab.spec.amounts import Milliseconds, Part, Rate, Ratio, Seconds, Unreadable
 
 _BUDGET = re.compile(r"(\d{1,12}(?:\.\d{1,2})?)\s*USD\s*/\s*month", re.ASCII)
 

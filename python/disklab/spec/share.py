@@ -19,9 +19,8 @@ from disklab.catalog import Catalog, find_vm
 from disklab.catalog.facts import GIB
 from disklab.catalog.resolve import HostRequest, Places, cache_bytes
 from disklab.database_facts import facts_of
-from disklab.spec.amounts import Scale
+from disklab.spec.amounts import Part, Scale
 from disklab.spec.model import TrialSpec, Workload
-from disklab.spec.part import Part
 from disklab.spec.procedures import Here
 
 MKFS_LEAST_BYTES = {"xfs": 300 << 20, "ext4": 16 << 20}

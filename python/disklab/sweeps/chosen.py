@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from disklab.engine.simulation import Cluster
+from disklab.engine.process import Cluster
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
 from disklab.sweeps.ray_cluster import ray_cluster

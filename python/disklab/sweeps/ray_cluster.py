@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from disklab.engine.simulation import HUGE_PAGES
+from disklab.engine.process import HUGE_PAGES
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.events import Emit, Warned
 from disklab.machines import on_worker

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from disklab.engine.simulation import HUGE_PAGES
+from disklab.engine.process import HUGE_PAGES
 from disklab.errors import EngineError, MachineError
 from disklab.events import Emit, Warned
 from disklab.machines.binary import find_agent

@@ -1,7 +1,6 @@
 """Watching a run once a second, and judging what was seen."""
 
-from disklab.telemetry.judgement import Judgement, judge
-from disklab.telemetry.sampler import Course, Sampler
+from disklab.telemetry.judgement import Course, Judgement, Sampler, judge
 from disklab.telemetry.sources import (
     DatabaseWatch,
     Disk,

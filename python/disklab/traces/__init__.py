@@ -5,8 +5,16 @@ and tell what it is made of (`mixture`).
 """
 
 from disklab.traces.formats import FORMATS, MOST_IOS, Chosen, read
-from disklab.traces.mixture import Mixture, mixture
-from disklab.traces.trace import SECTOR_BYTES, Outside, Placed, Trace, first, placed
+from disklab.traces.trace import (
+    SECTOR_BYTES,
+    Mixture,
+    Outside,
+    Placed,
+    Trace,
+    first,
+    mixture,
+    placed,
+)
 
 __all__ = [
     "FORMATS",

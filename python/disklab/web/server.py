@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -34,11 +34,76 @@ from disklab.errors import UserError
 from disklab.folders import Inside
 from disklab.knob import Page, has_module, made_page
 from disklab.reading import Kind
-from disklab.report.policy import POLICY
-from disklab.results.wishes import Wish, wish
-from disklab.web import metrics
+from disklab.report.html import POLICY
+from disklab.results.event_log import Wish, wish
 from disklab.web.access import KNOB, Address, Guard, knob_address, report_address
 from disklab.web.state import Followed, runs_in
+
+# The same figures for Prometheus: OpenMetrics text.
+#
+# Source: the OpenMetrics specification, version 1.0 (metric names with their units, `# EOF`).
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+FAMILIES = {
+    "disklab_run": ("info", "What the run is."),
+    "disklab_run_trials": ("gauge", "Trials by what became of them, and how many were planned."),
+    "disklab_run_left_seconds": ("gauge", "How long the run still takes."),
+    "disklab_run_operations_per_second": ("gauge", "Rate of the load under way."),
+    "disklab_run_p99_seconds": ("gauge", "99th percentile of the last second."),
+    "disklab_disk": ("gauge", "What a disk, limit or process did in the last second."),
+}
+
+
+def metrics(states: Iterable[dict[str, Any]]) -> str:
+    """Return the text for these states of runs."""
+    lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
+    for state in states:
+        for family, line in of_run(state):
+            lines[family].append(line)
+    shown = []
+    for name, (kind, helps) in FAMILIES.items():
+        if lines[name]:
+            shown += [f"# TYPE {name} {kind}", f"# HELP {name} {helps}", *lines[name]]
+    return "\n".join([*shown, "# EOF"]) + "\n"
+
+
+def of_run(state: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield family and line of each figure of a run."""
+    run = {"run": state["id"]}
+    told = {**run, **{key: state[key] for key in ("title", "mode", "status")}}
+    yield "disklab_run", f"disklab_run_info{labels(told)} 1"
+    for status, count in {**state["counts"], "planned": state["planned"]}.items():
+        given = labels({**run, "status": status})
+        yield "disklab_run_trials", f"disklab_run_trials{given} {count}"
+    if state["left_s"] is not None:
+        left = f"disklab_run_left_seconds{labels(run)} {state['left_s']:.0f}"
+        yield "disklab_run_left_seconds", left
+    if state["status"] != "running":
+        return
+    load = state["now"].get("load") or {}
+    if load.get("ops_per_s") is not None:
+        name = "disklab_run_operations_per_second"
+        yield name, f"{name}{labels(run)} {load['ops_per_s']:g}"
+    if load.get("p99_ms") is not None:
+        name = "disklab_run_p99_seconds"
+        yield name, f"{name}{labels(run)} {load['p99_ms'] / 1000:g}"
+    for key, value in state["seen"].items():
+        source, _, metric = key.partition(": ")
+        given = labels({**run, "source": source, "metric": metric})
+        yield "disklab_disk", f"disklab_disk{given} {value:g}"
+
+
+def labels(given: dict[str, Any]) -> str:
+    """Return labels as OpenMetrics writes them."""
+    shown = ",".join(f'{name}="{escaped(str(value))}"' for name, value in given.items())
+    return f"{{{shown}}}"
+
+
+def escaped(value: str) -> str:
+    """Return a label's value with backslash, quote and line feed escaped."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
 
 LOOK_S = 1.0
 """How often a run's folder is looked at while somebody watches."""
@@ -187,8 +252,8 @@ class Pages:
         """Answer all runs for Prometheus."""
         async with self._turn:
             runs = await run_in_threadpool(self._runs.listed)
-            shown = metrics.metrics(run.state() for run in runs)
-        return PlainTextResponse(shown, headers={"content-type": metrics.CONTENT_TYPE})
+            shown = metrics(run.state() for run in runs)
+        return PlainTextResponse(shown, headers={"content-type": CONTENT_TYPE})
 
     async def _text(self, name: str) -> str:
         async with self._turn:

@@ -12,10 +12,8 @@ from typing import Any, get_args
 
 from disklab.events import PlannedTrial
 from disklab.folders import Inside
-from disklab.results.event_log import EVENTS, read_events
+from disklab.results.event_log import EVENTS, TimeLeft, read_events, wish_of
 from disklab.results.records import LARGEST, Status
-from disklab.results.time_left import TimeLeft
-from disklab.results.wishes import wish_of
 from disklab.terminal import plain
 
 MOST_POINTS = 360

@@ -15,9 +15,9 @@ from disklab.engine.load import (
     LoadDone,
     LoadJob,
     Stop,
+    TpccWorkload,
     load_target,
 )
-from disklab.engine.tpcc import TpccWorkload
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
 

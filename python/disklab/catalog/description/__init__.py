@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from disklab.catalog.citation import date_of
 from disklab.catalog.facts import (
+    GIB,
     Burst,
     DistributionFacts,
     Facts,
@@ -15,13 +17,15 @@ from disklab.catalog.facts import (
     PriceList,
     Provenance,
     Rate,
+    VmLimit,
 )
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry
-from disklab.catalog.price import DEFAULT_TERMS
+from disklab.catalog.price import DEFAULT_TERMS, Price, volume_price
 from disklab.catalog.processor import REFERENCE, cpu_speed
-from disklab.catalog.profile import Distribution
-from disklab.catalog.quantity import about_time
-from disklab.catalog.service_time import latency_profile, mean_ns, quantile_ns
+from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
+from disklab.catalog.provisioning import Provisioned, Terms, provision
+from disklab.catalog.quantity import DiskExpression, about_time
+from disklab.errors import Problem, UserError
 
 Fact = dict[str, Any]
 
@@ -336,3 +340,152 @@ def _vm_prices(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
             "date": "2020-09-07",
             "source": ["tk_local_2020"],
         }
+
+
+# What a disk expression gives and costs: `4 x azure/P30`, `azure/Ultra(250GiB, 10000 IOPS)`.
+
+
+def describe_volume(catalog: Catalog, expression: DiskExpression, place: str) -> Fact:
+    """Return all facts about the disks of an expression, what they give together, and the price.
+
+    Raises UserError for disks that cannot be.
+    """
+    if expression.is_local:
+        rule = f"{expression.name!r} is a disk of the VM, whose limits are those of the VM"
+        way_out = "ask for the VM, for example `disklab catalog azure/Standard_E8ds_v4`"
+        raise UserError(Problem(place, repr(str(expression)), rule, way_out))
+    disk = provision(catalog, expression, Terms(place=place))
+    if disk.entry is None:
+        raise AssertionError("only local disks have no entry, and those are refused above")
+    described = describe_disk(catalog, disk.entry)
+    bought = list(_bought(catalog, disk.entry, disk, expression.count))
+    # What was bought stands in the place of what can be bought.
+    known = {fact["fact"] for fact in bought}
+    facts = [*bought, *(fact for fact in described["facts"] if fact["fact"] not in known)]
+    price = volume_price(catalog, expression)
+    keys = price.source if isinstance(price, Price) else ()
+    return described | {
+        "name": str(expression),
+        "disk": disk.entry.name,
+        "facts": facts,
+        "count": expression.count,
+        "size_bytes": disk.size_bytes * expression.count,
+        "iops": _whole(disk.iops, expression.count),
+        "bytes_per_s": _whole(disk.bytes_per_s, expression.count),
+        "price_usd_per_month": price.usd_per_month if isinstance(price, Price) else None,
+        "price": asdict(price),
+        "sources": described["sources"] | {key: catalog.sources[key].model_dump() for key in keys},
+    }
+
+
+def _whole(amount: int | None, count: int) -> int | None:
+    return None if amount is None else amount * count
+
+
+def _bought(catalog: Catalog, entry: DiskEntry, disk: Provisioned, count: int) -> Iterator[Fact]:
+    """Yield size, IOPS and throughput as bought, each with the rule that allows it."""
+    unit, mb_bytes = rate_unit(entry.family), entry.family.mb_bytes
+    provenance = entry.family.provenance
+    facts = entry.facts
+    size = f"{_amount(disk.size_bytes / GIB, count)} GiB"
+    yield fact_of(catalog, "size", size, provenance, "size_gib")
+    if disk.iops is not None:
+        value = f"{_amount(disk.iops, count)}{_rule(facts.iops)}"
+        yield fact_of(catalog, "IOPS", value, provenance, "iops")
+    if disk.bytes_per_s is not None:
+        value = f"{_amount(disk.bytes_per_s / mb_bytes, count)} {unit}{_rule(facts.mb_per_s)}"
+        yield fact_of(catalog, "throughput", value, provenance, "mb_per_s")
+
+
+def _amount(each: float, count: int) -> str:
+    return f"{each:.12g}" if count == 1 else f"{each * count:.12g} = {count} x {each:.12g}"
+
+
+def _rule(rate: Rate | None) -> str:
+    """Return the formula of what can be chosen."""
+    if rate is None or rate.most is None:
+        return ""
+    return f", of up to {rate.most}" + (" a disk" if rate.most.value is None else "")
+
+
+# One line of a list for each disk and VM size.
+
+
+def disk(catalog: Catalog, entry: DiskEntry) -> tuple[str, ...]:
+    """Return GiB, IOPS, MB/s, burst, host cache, newest price and source of a disk."""
+    facts, family = entry.facts, entry.family
+    sizes = facts.size_gib
+    burst = facts.credit_burst or facts.on_demand_burst
+    text = ""
+    if burst is not None:
+        text = " / ".join(str(top) for top in (burst.iops, burst.mb_per_s) if top is not None)
+        text += " credit" if facts.credit_burst else " on demand"
+    iops = _rate_row(facts.iops) or _pair(facts.read_iops, facts.write_iops)
+    mb = _rate_row(facts.mb_per_s) or _pair(facts.read_mb_per_s, facts.write_mb_per_s)
+    date = date_of(catalog, family.provenance)
+    if family.mb_bytes == 1 << 20:
+        mb += " MiB"
+    return (
+        str(sizes.most) if sizes.fixed else f"{sizes.least}-{sizes.most}",
+        iops,
+        mb,
+        text,
+        "no" if family.host_cache_max_gib is None or _too_large(entry) else "yes",
+        price(catalog, entry),
+        " ".join((family.provenance["default"].source[0], date[:10])).strip(),
+    )
+
+
+def vm(entry: VmEntry) -> tuple[str, ...]:
+    """Return vCPU, GiB, disks, cached, cache, uncached, burst, temp, NVMe and price of a VM."""
+    facts = entry.facts
+    cache = facts.cached.cache_gib if facts.cached else None
+    unknown = "?" if entry.series.host_cache == "size-unknown" else ""
+    nvme = f"{facts.nvme.count} x {facts.nvme.size_gb} GB" if facts.nvme else ""
+    usd = facts.usd_per_hour.get("eastus") or next(iter(facts.usd_per_hour.values()), "")
+    return (
+        str(facts.vcpu),
+        "" if facts.mem_gib is None else f"{facts.mem_gib:g}",
+        "" if facts.max_data_disks is None else str(facts.max_data_disks),
+        _limit(facts.cached),
+        unknown if cache is None else str(cache),
+        _limit(facts.uncached),
+        _limit(facts.uncached_burst),
+        str(facts.temp_gib or ""),
+        nvme,
+        str(usd),
+    )
+
+
+def price(catalog: Catalog, entry: DiskEntry) -> str:
+    """Return the first list's price of a disk, with currency and date."""
+    for prices in catalog.prices:
+        if entry.name in prices.disks:
+            amount = prices.disks[entry.name]
+            return f"{amount} {prices.currency}/{prices.per}, {prices.date}"
+        if entry.name in prices.formulas:
+            formula = prices.formulas[entry.name]
+            return f"{formula.per_gib} {prices.currency}/GiB/{prices.per} + IOPS, {prices.date}"
+    return ""
+
+
+def _too_large(entry: DiskEntry) -> bool:
+    most = entry.family.host_cache_max_gib
+    return most is not None and entry.facts.size_gib.most > most
+
+
+def _rate_row(rate: Rate | None) -> str:
+    if rate is None:
+        return ""
+    return str(rate.included) if rate.most is None else f"up to {rate.most}"
+
+
+def _pair(read: object, write: object) -> str:
+    return "" if read is None else f"{read} read, {write} write"
+
+
+def _limit(limit: VmLimit | None) -> str:
+    if limit is None:
+        return ""
+    mb = limit.mb_per_s if limit.mb_per_s is not None else limit.read_mb_per_s
+    return f"{limit.iops} / {mb}"

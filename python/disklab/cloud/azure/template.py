@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from disklab.catalog.facts import GIB
-from disklab.catalog.skus import AZURE_SKUS
+from disklab.catalog.price import AZURE_SKUS
 from disklab.cloud.layout import CloudHost, CloudVolume, Layout
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from disklab.databases.cassandra import timing
-from disklab.databases.cassandra.access import Secrets
-from disklab.databases.cassandra.compactions import Calm, activity
+from disklab.databases.cassandra.access import Secrets, StorageKey
+from disklab.databases.cassandra.compactions import Calm, activity, parts_in
 from disklab.databases.cassandra.configuration import (
     CQL_PORT,
     Installation,
@@ -23,11 +22,9 @@ from disklab.databases.cassandra.configuration import (
     node_settings,
     token_for_newcomer,
 )
-from disklab.databases.cassandra.internode import StorageKey
 from disklab.databases.cassandra.jolokia import FLUSH, STORAGE
-from disklab.databases.cassandra.log_parts import parts_in
 from disklab.databases.cassandra.node import READY_SECONDS, Node
-from disklab.databases.cassandra.settings import merged
+from disklab.databases.cassandra.settings import dilated_timing, merged, usual_timing
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
 from disklab.databases.cassandra.table import statements
 from disklab.databases.place import Way
@@ -170,8 +167,8 @@ class Cassandra:
     def _configure(self, node: Node, *, replaces: bool = False, joins: bool = False) -> None:
         known = self._installation.known
         usual = default_settings(self._plan_of(node), known, self.request.version)
-        defaults = {**timing.usual(known), **usual}
-        settings = timing.dilated(
+        defaults = {**usual_timing(known), **usual}
+        settings = dilated_timing(
             merged(self.request.settings, defaults, known), self.request.sizes.time_dilation
         )
         addresses = [one.files.place.address for one in self.nodes]

@@ -12,10 +12,9 @@ from xml.sax.saxutils import escape
 import yaml
 
 from disklab.databases.cassandra.access import Secrets, agent_options, policy
-from disklab.databases.cassandra.distribution import Distribution
-from disklab.databases.cassandra.java import Java
+from disklab.databases.cassandra.distribution import Distribution, Java
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan
-from disklab.databases.files import open_log, write
+from disklab.databases.place import open_log, write
 from disklab.databases.protocol import NodePlace
 from disklab.engine import Account
 

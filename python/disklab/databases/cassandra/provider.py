@@ -13,12 +13,14 @@ from disklab.databases.cassandra.configuration import COLLECTORS, PORTS, Install
 from disklab.databases.cassandra.distribution import (
     RELEASES,
     Distribution,
+    Java,
     cache_folder,
     exact_version,
     fetched,
+    find_java,
+    look_for_java,
     unpacked,
 )
-from disklab.databases.cassandra.java import Java, find_java, look_for_java
 from disklab.databases.cassandra.settings import check_settings, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.cassandra.table import check_table

@@ -11,8 +11,14 @@ from typing import Any
 
 from disklab.databases.cassandra import simulated_settings
 from disklab.databases.cassandra.configuration import RING_DELAY_MS
-from disklab.databases.simulated_steps import steps_of
-from disklab.databases.simulating import CLIENT_TIMEOUT_S, INTERVAL_S, NS_PER_S, Breaking, Delays
+from disklab.databases.simulating import (
+    CLIENT_TIMEOUT_S,
+    INTERVAL_S,
+    NS_PER_S,
+    Breaking,
+    Delays,
+    steps_of,
+)
 from disklab.spec import Cluster, TimedEvent, TrialSpec
 from disklab.spec.model import Database
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from disklab.databases.etcd import metrics
-from disklab.databases.etcd.certificates import Certificates, Pair, make_certificates
 from disklab.databases.etcd.configuration import (
     CLIENT_PORT,
     ETCD,
+    MIB,
     PEER_PORT,
     PORTS,
+    Installation,
     MemberFiles,
+    MemoryPlan,
     arguments,
+    find_etcd,
+    plan_memory,
     url,
 )
-from disklab.databases.etcd.gateway import Gateway
-from disklab.databases.etcd.installation import Installation, find_etcd
-from disklab.databases.etcd.log import LOG
-from disklab.databases.etcd.sizing import MIB, MemoryPlan, plan_memory
-from disklab.databases.files import write
-from disklab.databases.place import Way
+from disklab.databases.etcd.gateway import Gateway, added, read
+from disklab.databases.log import LogForm
+from disklab.databases.place import Way, write
 from disklab.databases.protocol import (
     Coldness,
     Conditions,
@@ -33,7 +38,88 @@ from disklab.databases.protocol import (
 )
 from disklab.errors import MachineError, UserError
 from disklab.hosts.left_databases import record_group
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Command
 from disklab.waiting import Wait
+
+# How etcd writes its log: a JSON object a line (`--logger=zap`).
+
+LOG = LogForm(
+    entry=re.compile(r'\{"level":"'),
+    bad=re.compile(r'\{"level":"(warn|error|dpanic|panic|fatal)"'),
+    # The stack of a panic.
+    cause=re.compile(r"panic: |goroutine "),
+    error=re.compile(r'\{"level":"(error|dpanic|panic|fatal)"'),
+)
+
+
+# The certificates of one cluster: nobody without one of them is answered.
+#
+# The authority's key is thrown away once the members and the one client have theirs, so that no
+# further certificate can be made.
+
+DAYS = "365"
+SECONDS = 60.0
+LOOPBACK = "127.0.0.1"
+"""Where a connection between two loopback addresses comes from; a member compares that with the
+addresses of the certificate that it is shown."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, as PEM."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Everything that a cluster and its client show each other."""
+
+    authority: str
+    members: tuple[Pair, ...]
+    client: Pair
+
+
+def make_certificates(addresses: Sequence[str]) -> Certificates:
+    """Return new certificates for members at these addresses and for one client.
+
+    Raises MachineError when openssl is not there or fails.
+    """
+    # Only this user may enter it, and it goes with the authority's key.
+    with tempfile.TemporaryDirectory(prefix="disklab-etcd-") as name:
+        folder = Path(name)
+        authority = _issued(folder, "authority", ["basicConstraints=critical,CA:TRUE"], "")
+        members = tuple(
+            _issued(folder, f"member{number}", _of_member(address), "authority")
+            for number, address in enumerate(addresses)
+        )
+        client = _issued(folder, "client", ["basicConstraints=critical,CA:FALSE"], "authority")
+    return Certificates(authority.certificate, members, client)
+
+
+def _of_member(address: str) -> list[str]:
+    names = ",".join(f"IP:{one}" for one in dict.fromkeys((address, LOOPBACK)))
+    return ["basicConstraints=critical,CA:FALSE", f"subjectAltName={names}"]
+
+
+def _issued(folder: Path, name: str, extensions: list[str], issuer: str) -> Pair:
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-nodes", "-days", DAYS, "-subj", f"/CN=disklab {name}"]
+    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    for extension in extensions:
+        command += ["-addext", extension]
+    if issuer:
+        command += ["-CA", str(folder / f"{issuer}.pem"), "-CAkey", str(folder / f"{issuer}.key")]
+    command += ["-out", str(certificate), "-keyout", str(key)]
+    if shutil.which("openssl") is None:
+        raise MachineError("openssl is not installed; it makes etcd's certificates")
+    ran = LocalMachine().run(Command(command), SECONDS)
+    if ran.code != 0:
+        raise MachineError(f"openssl failed with code {ran.code}\n{ran.said}")
+    return Pair(certificate.read_text(encoding="ascii"), key.read_text(encoding="ascii"))
+
 
 # 0.3 s on an idle machine; after a crash it replays its log and maps its database, which it reads
 # as a whole, at the speed of the disk.
@@ -312,14 +398,14 @@ class Etcd:
             except MachineError:
                 # It may be dying, which the next look tells; or its machine is busy.
                 continue
-            gauges[member.place.name], self._counters[member.place.name] = metrics.read(text)
+            gauges[member.place.name], self._counters[member.place.name] = read(text)
         return Observation(
             pids=tuple(pid for member in self.members for pid in member.process.pids),
             metrics={
-                **metrics.added(gauges),
+                **added(gauges),
                 "members": float(len(self.members) - len(self._deaths)),
             },
-            counters=metrics.added(self._counters),
+            counters=added(self._counters),
         )
 
     def _made(self) -> Certificates:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -14,8 +15,136 @@ from typing import Any
 
 from disklab.databases.asking import Question, Tls
 from disklab.databases.place import ServerHost
+from disklab.databases.record import Growth
 from disklab.errors import MachineError
+from disklab.results import RuleFinding
 from disklab.waiting import Wait
+
+# What a member says of itself: Prometheus's text, as far as disklab uses it.
+#
+# **Source:** etcd's documentation, "Metrics" (3.4).
+
+BUCKETS = {
+    "etcd_disk_wal_fsync_duration_seconds": "wal_fsync",
+    "etcd_disk_backend_commit_duration_seconds": "backend_commit",
+}
+"""Histograms, and what their counters are called: `wal_fsyncs_within_8_ms`, `wal_fsyncs`,
+`wal_fsync_s`."""
+COUNTERS = {
+    "etcd_server_leader_changes_seen_total": "leader_changes",
+    "etcd_server_proposals_failed_total": "failed_proposals",
+    "etcd_server_heartbeat_send_failures_total": "late_heartbeats",
+}
+GAUGES = {
+    "etcd_server_proposals_pending": "pending_proposals",
+    "etcd_mvcc_db_total_size_in_bytes": "database_bytes",
+}
+EDGES_MS = tuple(1 << power for power in range(14))
+"""Upper edges of both histograms. **Source:** wal/metrics.go and mvcc/backend/metrics.go:
+exponential buckets from 1 ms, each twice the one before."""
+
+
+def within(histogram: str, edge_ms: int) -> str:
+    """Return the counter of what took at most so long, in the machine's own time."""
+    return f"{histogram}s_within_{edge_ms}_ms"
+
+
+def read(text: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return gauges and counters of a member."""
+    gauges: dict[str, float] = {}
+    counters: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("etcd_"):
+            continue
+        told, _, number = line.rpartition(" ")
+        name, _, label = told.partition("{")
+        if name in GAUGES:
+            gauges[GAUGES[name]] = float(number)
+        elif name in COUNTERS:
+            counters[COUNTERS[name]] = float(number)
+        else:
+            _histogram(name, label, float(number), counters)
+    return gauges, counters
+
+
+def _histogram(name: str, label: str, value: float, counters: dict[str, float]) -> None:
+    base, _, part = name.rpartition("_")
+    called = BUCKETS.get(base)
+    if called is None:
+        return
+    if part == "count":
+        counters[f"{called}s"] = value
+    elif part == "sum":
+        counters[f"{called}_s"] = value
+    elif part == "bucket" and "+Inf" not in label:
+        edge_s = float(label.removeprefix('le="').removesuffix('"}'))
+        counters[within(called, round(edge_s * 1000))] = value
+
+
+def added(members: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums over all members."""
+    found: dict[str, float] = {}
+    for counters in members.values():
+        for name, value in counters.items():
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+# Is this disk good enough for etcd? What its documentation asks of one.
+
+FAQ = "etcd's documentation, FAQ, https://etcd.io/docs/v3.4/faq/"
+"""**Source:** "What does the etcd warning 'failed to send out heartbeat on time' mean?":
+wal_fsync_duration_seconds, "p99 duration should be less than 10ms"; and "... 'apply entries took
+too long' mean?": backend_commit_duration_seconds, "p99 duration should be less than 25ms"."""
+BELOW_MS = {"wal_fsync": 10.0, "backend_commit": 25.0}
+WHAT = {"wal_fsync": "99th percentile of WAL fsync", "backend_commit": "99th percentile of commit"}
+QUANTILE = 0.99
+LEAST_COUNT = 100
+"""Fewer have no 99th percentile that is not simply the slowest of them."""
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A quantile of a histogram with wide buckets, in milliseconds."""
+
+    value: float
+    """Between the bucket's edges as if its values lay evenly in it, as Prometheus has it."""
+    low: float
+    high: float
+
+
+def rules(growth: Growth, slow: int) -> Iterator[RuleFinding]:
+    """Yield both rules, as far as a trial has made enough fsyncs or commits for them."""
+    for name, below_ms in BELOW_MS.items():
+        total = growth(f"{name}s") or 0.0
+        if total < LEAST_COUNT:
+            continue
+        found = quantile(QUANTILE, total, [growth(within(name, edge)) or 0.0 for edge in EDGES_MS])
+        yield RuleFinding(
+            subject="etcd",
+            what=WHAT[name],
+            found_ms=found.value / slow,
+            below_ms=below_ms,
+            within_ms=(found.low / slow, found.high / slow),
+            kept=found.value / slow < below_ms,
+            source=FAQ,
+        )
+
+
+def quantile(share: float, total: float, counts: list[float]) -> Quantile:
+    """Return a quantile of a histogram; `counts`: of what took at most each of `EDGES_MS`.
+
+    **Source:** Prometheus, `histogram_quantile`. Beyond the last edge nothing is known but that.
+    """
+    rank = share * total
+    low, before = 0.0, 0.0
+    for edge, count in zip(EDGES_MS, counts, strict=True):
+        if count >= rank and count > before:
+            value = low + (edge - low) * (rank - before) / (count - before)
+            return Quantile(value, low, float(edge))
+        low, before = float(edge), count
+    return Quantile(low, low, low)
+
 
 ANSWER_SECONDS = 5.0
 # A defragmentation of 8 GB at 60 MB/s takes two minutes to write.

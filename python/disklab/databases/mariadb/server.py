@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from disklab.databases.certificate import self_signed
 from disklab.databases.copies import CopyServer
-from disklab.databases.files import write
 from disklab.databases.log import LogForm
 from disklab.databases.mariadb.configuration import (
     DATABASE,
@@ -25,9 +24,10 @@ from disklab.databases.mariadb.configuration import (
 )
 from disklab.databases.mariadb.installation import CLIENT, MAKER, SERVER, Installation
 from disklab.databases.mariadb.sizing import MemoryPlan
+from disklab.databases.place import write
 from disklab.databases.protocol import NodePlace, Request
 from disklab.errors import MachineError
-from disklab.hosts.processes import MARK
+from disklab.hosts.control_group import MARK
 from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it applies its redo log at the speed of the disk, and what

@@ -14,8 +14,7 @@ from disklab.catalog.citation import cite
 from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
-from disklab.databases.calibration import Calibration
-from disklab.databases.carried import carried
+from disklab.databases.calibration import Calibration, carried
 from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
 from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory

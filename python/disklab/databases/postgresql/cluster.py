@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from disklab.databases.copies import Copies, new_password
-from disklab.databases.postgresql.configuration import DATABASE, PORT, POSTGRESQL, USER, Role
+from disklab.databases.postgresql.configuration import (
+    DATABASE,
+    PORT,
+    POSTGRESQL,
+    USER,
+    MemoryPlan,
+    Role,
+    plan_memory,
+)
 from disklab.databases.postgresql.installation import Installation, find_postgresql
 from disklab.databases.postgresql.server import POLL_SECONDS, Server
-from disklab.databases.postgresql.sizing import MemoryPlan, plan_memory
 from disklab.databases.protocol import Database, NodePlace, Observation, Progress, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError, UserError

@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
+from disklab.database_settings import Setting
 from disklab.databases.certificate import self_signed
 from disklab.databases.copies import CopyServer
-from disklab.databases.files import write
 from disklab.databases.log import LogForm
-from disklab.databases.postgresql import timing
+from disklab.databases.place import write
 from disklab.databases.postgresql.configuration import (
     DATABASE,
     PORT,
     PORTS,
     USER,
+    MemoryPlan,
     Role,
     ServerFiles,
     access,
@@ -27,13 +28,56 @@ from disklab.databases.postgresql.configuration import (
     server_settings,
 )
 from disklab.databases.postgresql.installation import Installation
-from disklab.databases.postgresql.sizing import MemoryPlan
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
-from disklab.hosts.control_group import ControlGroup
-from disklab.hosts.processes import MARK
+from disklab.hosts.control_group import MARK, ControlGroup
 from disklab.waiting import Wait
+
+# PostgreSQL's own periods under time dilation: its clock is this machine's.
+#
+# A second of the described system takes longer here, so a checkpoint that comes each five minutes
+# there must come more rarely here, or its writes would weigh more than they do.
+
+# What the server does without a setting, in ms of the described system. Source: PostgreSQL 15,
+# documentation chapter 20 (defaults).
+USUAL_MS = {
+    "checkpoint_timeout": 300_000,
+    "wal_writer_delay": 200,
+    "bgwriter_delay": 200,
+    "autovacuum_naptime": 60_000,
+    "deadlock_timeout": 1_000,
+    "wal_sender_timeout": 60_000,
+    "wal_receiver_timeout": 60_000,
+    "wal_retrieve_retry_interval": 5_000,
+}
+# The largest that the server takes of each, in ms; beyond it the period stays shorter than asked.
+MOST_MS = {"checkpoint_timeout": 86_400_000, "wal_writer_delay": 10_000, "bgwriter_delay": 10_000}
+
+_DURATION = re.compile(r"(\d+)\s*(us|ms|s|min|h|d)", re.ASCII)
+
+
+def usual_timing(dilation: int) -> dict[str, Setting]:
+    """Return the server's own periods as they must be here; nothing when time is not dilated."""
+    if dilation == 1:
+        return {}
+    return {
+        name: f"{min(ms * dilation, MOST_MS.get(name, ms * dilation))}ms"
+        for name, ms in USUAL_MS.items()
+    }
+
+
+def dilated_timing(settings: Mapping[str, Setting], dilation: int) -> dict[str, Setting]:
+    """Return a user's settings, of the described system, as they must be here.
+
+    A time is what has a unit, such as `5min`: a bare number's unit hangs on its setting.
+    """
+    found: dict[str, Setting] = {}
+    for name, value in settings.items():
+        time = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        found[name] = value if time is None else f"{int(time[1]) * dilation}{time[2]}"
+    return found
+
 
 # 1 s on an idle machine; after a crash it replays its WAL at the speed of the disk.
 READY_SECONDS = 300.0
@@ -274,8 +318,8 @@ class Server(CopyServer):
             told = f"*:*:*:{USER}:{self._password}\n"
             self.put_secret(files.passwords.name, told)
         slow = self.request.sizes.time_dilation
-        planned = {**timing.usual(slow), **self._plan.settings, **role.settings(tls=tls)}
-        user = timing.dilated(self.request.settings, slow)
+        planned = {**usual_timing(slow), **self._plan.settings, **role.settings(tls=tls)}
+        user = dilated_timing(self.request.settings, slow)
         text = as_text(server_settings(files, planned, user, tls=tls))
         self._put("postgresql.conf", text)
         self._put("pg_hba.conf", self._access())

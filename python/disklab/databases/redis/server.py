@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from disklab.databases.copies import CopyServer
-from disklab.databases.files import write
 from disklab.databases.log import LogForm, NodeLog
+from disklab.databases.place import write
 from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.redis.configuration import (
     LOG_FOLDER,

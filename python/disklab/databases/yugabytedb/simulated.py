@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
-from disklab.databases.calibration import Calibration
-from disklab.databases.carried import carried
+from disklab.databases.calibration import Calibration, carried
 from disklab.databases.simulating import (
     HOST_CACHE,
     REHEARSE,

@@ -3,16 +3,354 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import resource
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from disklab.engine.load import KnownVersions, LoadDone
-from disklab.errors import Problem, UserError
+import numpy as np
+
+from disklab.engine import server_account
+from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, LoadProgress
+from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
+from disklab.machines import programs
 from disklab.machines.environment import minimal
+from disklab.results import Histogram, encode
 from disklab.spec import TrialSpec
 from disklab.workloads.protocol import Asked, Begin, Target
-from disklab.workloads.sysbench.run import Filling, Measuring
+
+# What sysbench prints, as the events of a load.
+#
+# **Source:** sysbench 1.0.20 as in Debian 12. The values of its histogram are the middles of
+# logarithmic steps of 1.8 %, also of the last one: the maximum may lie above it.
+
+MS = 1e6
+"""Nanoseconds in a millisecond."""
+OPERATION = "transaction"
+"""What sysbench counts: the kind of operation of its results."""
+
+INTERVAL = re.compile(
+    r"\[ (?P<t>\d+)s \] thds: (?P<threads>\d+) tps: (?P<tps>[\d.]+) .*"
+    r"lat \(ms,\d+%\): (?P<ms>[\d.]+) err/s: (?P<errors>[\d.]+) reconn/s: (?P<reconnects>[\d.]+)"
+)
+BUCKET = re.compile(r"\s*(?P<ms>\d+\.\d+) \|\**\s+(?P<count>\d+)$")
+TOTALS = {
+    "events": re.compile(r"\s*total number of events:\s+(\d+)"),
+    "elapsed_s": re.compile(r"\s*total time:\s+([\d.]+)s"),
+    "retried": re.compile(r"\s*ignored errors:\s+(\d+)"),
+    "reconnects": re.compile(r"\s*reconnects:\s+(\d+)"),
+    "mean_ms": re.compile(r"\s*avg:\s+([\d.]+)"),
+    "max_ms": re.compile(r"\s*max:\s+([\d.]+)"),
+}
+
+
+@dataclass
+class Told:
+    """What sysbench has said so far."""
+
+    totals: dict[str, float] = field(default_factory=dict)
+    buckets: list[tuple[float, int]] = field(default_factory=list)
+    """Latency in ms and count."""
+    time_dilation: int = 1
+    """What a second of the result takes in sysbench's time; what is kept here is in the latter."""
+    _operations: float = 0.0
+    _errors: float = 0.0
+    _last_s: int = 0
+
+    def take(self, line: str) -> LoadProgress | None:
+        """Take a line; return the interval that it tells of."""
+        found = INTERVAL.match(line)
+        if found is not None:
+            return self._interval(found)
+        bucket = BUCKET.match(line)
+        if bucket is not None:
+            self.buckets.append((float(bucket["ms"]), int(bucket["count"])))
+            return None
+        for name, pattern in TOTALS.items():
+            total = pattern.match(line)
+            if total is not None:
+                self.totals[name] = float(total[1])
+        return None
+
+    def is_whole(self) -> bool:
+        """Return whether sysbench has come to its end."""
+        return {"events", "elapsed_s"} <= self.totals.keys()
+
+    def done(self, *, cpu_ns: int, started_unix_ns: int, open_loop: bool) -> LoadDone:
+        """Return the whole run. Call it when `is_whole`."""
+        slow = self.time_dilation
+        elapsed_s = self.totals["elapsed_s"] / slow
+        histogram = histogram_of((ms / slow, count) for ms, count in self.buckets)
+        counted = int(self.totals["events"])
+        text = encode(histogram)
+        summary = histogram.summary_ms() if counted else {}
+        errors = {
+            # A deadlock or a serialization failure: rolled back, and the transaction begun anew.
+            name: int(self.totals.get(name, 0))
+            for name in ("retried", "reconnects")
+        }
+        rate = counted / elapsed_s if elapsed_s else 0.0
+        failed = sum(errors.values())
+        return LoadDone.model_validate(
+            {
+                "elapsed_s": elapsed_s,
+                "ops_per_s": rate,
+                "operations": {
+                    OPERATION: {
+                        "count": counted,
+                        "failed": failed,
+                        "ops_per_s": rate,
+                        **{
+                            name: self.totals[name] / slow if name in self.totals else None
+                            for name in ("mean_ms", "max_ms")
+                        },
+                        **{f"{name}_ms": summary.get(name) for name in ("p50", "p95", "p99")},
+                        "p99.9_ms": summary.get("p99.9"),
+                    }
+                },
+                "response": {OPERATION: text},
+                # With a rate, sysbench counts the time in its queue in and tells no other.
+                "service": {} if open_loop else {OPERATION: text},
+                "lateness": None,
+                "unsent": 0,
+                "abandoned": 0,
+                "errors": {name: count for name, count in errors.items() if count},
+                "last_error": None,
+                "wrong_rows": 0,
+                "missing_rows": 0,
+                "cpu_ns": cpu_ns,
+                "started_unix_ns": started_unix_ns,
+                "interrupted": False,
+            }
+        )
+
+    def _interval(self, found: re.Match[str]) -> LoadProgress:
+        t_s = int(found["t"])
+        length_s = t_s - self._last_s
+        self._last_s = t_s
+        self._operations += float(found["tps"]) * length_s
+        failed = float(found["errors"]) + float(found["reconnects"])
+        self._errors += failed * length_s
+        return LoadProgress(
+            t_s=t_s / self.time_dilation,
+            operations=round(self._operations),
+            errors=round(self._errors),
+            ops_per_s=float(found["tps"]) * self.time_dilation,
+            p50_ms=None,
+            p99_ms=float(found["ms"]) / self.time_dilation,
+            late_ns_p99=None,
+            in_flight=int(found["threads"]),
+            cpu_ns=0,
+            last_error=None,
+            histograms={},
+        )
+
+
+def histogram_of(buckets: Iterable[tuple[float, int]]) -> Histogram:
+    """Return the counts of sysbench in the layout of our own."""
+    empty = Histogram.of(())
+    counts = np.zeros_like(empty.counts)
+    for ms, count in buckets:
+        ns = min(max(round(ms * MS), 0), empty.layout.highest)
+        counts[empty.layout.index_of(ns)] += count
+    return Histogram(empty.layout, counts)
+
+
+# sysbench's process: started, read, ended in time.
+
+# Beyond the time that it was asked to take: connections with TLS and statements prepared for each
+# table, and transactions under way at the end.
+GRACE_SECONDS = 60.0
+# A table is filled at the speed of a slow disk.
+FILL_SECONDS = 3_600.0
+END_SECONDS = 5.0
+# What is kept of its last words.
+MOST_LINES = 12
+# Of each: a server that answers without end is quoted, not repeated.
+MOST_SAID = 400
+# Its longest line is a histogram's, of some 100 characters; what an answer of a server adds is cut.
+MOST_BYTES = 64 << 10
+TROUBLE = ("FATAL", "ERROR", "error:", "(last message repeated")
+
+
+class Process:
+    """A sysbench that runs; ends with the context, or when its time is over."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], most_s: float
+    ) -> None:
+        """Start it. `most_s`: after this time it is ended, and that is an error."""
+        self._started_ns = time.time_ns()
+        self._most_s = most_s
+        self._last: deque[str] = deque(maxlen=MOST_LINES)
+        self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        account = server_account()
+        with _readable(command) as (words, script):
+            self._process = self._start(
+                words if account is None else account.command(words), script, environment
+            )
+        self._over = False
+        self._limit = threading.Timer(most_s, self._end_it)
+        self._limit.daemon = True
+        self._limit.start()
+
+    @staticmethod
+    def _start(
+        words: list[str], script: Sequence[int], environment: Mapping[str, str]
+    ) -> programs.Process:
+        # Lua looks for what a script requires in the working directory first: the root.
+        return programs.start(
+            words,
+            handles=script,
+            stdout=programs.PIPE,
+            stderr=programs.STDOUT,
+            variables=environment,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def end(self) -> None:
+        """End it, from any thread; nothing when it has ended."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
+        assert self._process.stdout is not None
+        # A longer line comes in pieces.
+        for part in iter(partial(self._process.stdout.readline, MOST_BYTES), b""):
+            line = part.decode(errors="replace")
+            if any(word in line for word in TROUBLE):
+                self._last.append(line.strip()[:MOST_SAID])
+            yield line
+        code = self._process.wait()
+        said = "\n".join(dict.fromkeys(self._last)) or "it said nothing of why"
+        if self._over:
+            raise MachineError(
+                f"sysbench did not end within {self._most_s:.0f} s: its transactions hang\n{said}"
+            )
+        if code != 0:
+            raise MachineError(f"sysbench failed with code {code}: {said}")
+
+    def cpu_ns(self) -> int:
+        """Return the processor time of the process, after its end."""
+        after, before = resource.getrusage(resource.RUSAGE_CHILDREN), self._before
+        used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return round(used_s * 1e9)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process if it still runs."""
+        self._limit.cancel()
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.ended(END_SECONDS)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _end_it(self) -> None:
+        self._over = True
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
+
+
+class Measuring(Process):
+    """A run of transactions."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        seconds: int | None,
+        time_dilation: int = 1,
+    ) -> None:
+        """Start it; `seconds` as it was told, None: it ends after some transactions."""
+        self._time_dilation = time_dilation
+        self._open_loop = any(word.startswith("--rate=") for word in command)
+        most_s = FILL_SECONDS if seconds is None else seconds + GRACE_SECONDS
+        super().__init__(command, environment, most_s)
+
+    def __iter__(self) -> Iterator[LoadEvent]:
+        """Yield its intervals, and at last the whole run."""
+        told = Told(time_dilation=self._time_dilation)
+        for line in self.lines():
+            progress = told.take(line)
+            if progress is not None:
+                yield progress
+        if not told.is_whole():
+            raise MachineError("sysbench ended without its figures: another version than 1.0?")
+        yield told.done(
+            cpu_ns=self.cpu_ns(), started_unix_ns=self._started_ns, open_loop=self._open_loop
+        )
+
+
+class Filling(Process):
+    """Making or dropping the tables: it says nothing that could be counted."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, rows: int
+    ) -> None:
+        """Start it; `rows` are there when it has ended."""
+        self._rows = rows
+        super().__init__(command, environment, FILL_SECONDS)
+
+    def __iter__(self) -> Iterator[LoadEvent]:
+        """Yield the end."""
+        for _ in self.lines():
+            pass
+        elapsed_s = (time.time_ns() - self._started_ns) / 1e9
+        told = Told({"events": 0.0, "elapsed_s": elapsed_s})
+        done: LoadDone = told.done(
+            cpu_ns=self.cpu_ns(), started_unix_ns=self._started_ns, open_loop=False
+        )
+        yield done.model_copy(update={"operations": {OPERATION: _rows(done, self._rows)}})
+
+
+@contextmanager
+def _readable(command: Sequence[str]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """Yield a command with its script where another user may read it, and the open file.
+
+    Our own script lies in the folder of this program, which may be open to its owner alone.
+    """
+    program, script, *options = command
+    if not script.endswith(".lua"):
+        yield [*command], ()
+        return
+    handle = os.memfd_create("script")
+    try:
+        os.write(handle, Path(script).read_bytes())
+        yield [program, f"/proc/self/fd/{handle}", *options], (handle,)
+    finally:
+        os.close(handle)
+
+
+def _rows(done: LoadDone, rows: int) -> object:
+    return done.operations[OPERATION].model_copy(update={"count": rows})
+
 
 PROGRAM = "sysbench"
 # Rows of a table of 182 bytes of text with id and k, in PostgreSQL's page format.
