@@ -244,6 +244,8 @@ pub enum Mechanism {
     AdaptiveFlushing,
     /// Other nodes of a Galera cluster apply changes at once, and hold no commit up.
     FlowControl,
+    /// MariaDB syncs its binary log with each group of commits.
+    SyncPeriod,
     /// The page cache has one list of pages: what was used goes round once more.
     ActiveList,
 }

@@ -107,7 +107,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             log_file_bytes: 96 << 20,
             syncs_redo: true,
             writes_binlog: true,
-            syncs_binlog: true,
+            sync_binlog: 1,
             replication: Replication::Alone,
             applier_threads: 1,
             binlog_volume: None,
@@ -241,13 +241,32 @@ fn a_commit_waits_for_the_redo_log_and_then_for_the_binary_log() {
     let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
     latency.flush = Distribution::constant(5 * MS);
     let both = run(&alone).latency_ms.mean;
-    settings(&mut alone).database.syncs_binlog = false;
+    settings(&mut alone).database.sync_binlog = 0;
     let redo = run(&alone).latency_ms.mean;
     settings(&mut alone).database.syncs_redo = false;
     let none = run(&alone).latency_ms.mean;
     // Reads of pages that have not come yet move a little with the rate.
     close(both - redo, 5.1, 0.1);
     close(redo - none, 5.1, 0.1);
+}
+
+#[test]
+fn every_tenth_group_of_commits_waits_for_the_binary_log() {
+    let mut each = job(writes(), 1, 800);
+    let server = settings(&mut each);
+    server.parameters.commit_cpu_ns = 0;
+    let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
+    latency.flush = Distribution::constant(5 * MS);
+    let mut tenth = each.clone();
+    settings(&mut tenth).database.sync_binlog = 10;
+    let mut never = each.clone();
+    settings(&mut never).database.sync_binlog = 0;
+    let mean = |report: Report| report.latency_ms.mean;
+    let (all, none) = (mean(run(&each)), mean(run(&never)));
+    close(all - mean(run(&tenth)), 0.9 * (all - none), 0.1);
+    // As if it were synced with each.
+    close(mean(without(Mechanism::SyncPeriod, &tenth)), all, 0.001);
+    assert_eq!(mean(without(Mechanism::SyncPeriod, &never)), none);
 }
 
 #[test]
@@ -286,7 +305,7 @@ fn a_node_of_galera_that_cannot_keep_up_holds_commits_up() {
     (server.cluster.nodes, server.cluster.cores) = (3, 64);
     let database = &mut server.database;
     database.replication = Replication::Galera;
-    (database.syncs_redo, database.syncs_binlog) = (false, false);
+    (database.syncs_redo, database.sync_binlog) = (false, 0);
     database.writes_binlog = false;
     let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
     latency.read = Distribution::constant(4 * MS);
@@ -309,7 +328,7 @@ fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
     let all = job(writes(), 1, 800);
     let mut none = all.clone();
     let database = &mut settings(&mut none).database;
-    (database.syncs_redo, database.syncs_binlog) = (false, false);
+    (database.syncs_redo, database.sync_binlog) = (false, 0);
     // Pages that are flushed are the same per transaction, but for those of a longer run.
     let mut without = none.clone();
     settings(&mut without).database.writes_binlog = false;

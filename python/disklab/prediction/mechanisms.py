@@ -30,6 +30,7 @@ MECHANISMS = {
     "midpoint_insertion": "a page that InnoDB reads is as young as one that was used again",
     "adaptive_flushing": "InnoDB writes pages only when room is needed, in its pool or redo log",
     "flow_control": "other nodes of a Galera cluster apply at once, and hold no commit up",
+    "sync_period": "MariaDB syncs its binary log with each group of commits",
     "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
@@ -44,6 +45,7 @@ SINGLE_SERVERS_ALONE = (
     "midpoint_insertion",
     "adaptive_flushing",
     "flow_control",
+    "sync_period",
 )
 """Those of PostgreSQL and MariaDB, which no cell of another database has."""
 

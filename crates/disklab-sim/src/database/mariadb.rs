@@ -162,7 +162,7 @@ impl Model for Mariadb {
         let pool = filled_pool(job, &plan, setting);
         let rows = plan.trees.first().map_or(1, |tree| tree.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
-        let (redo, binlog) = logs(job, &plan, &storage);
+        let (redo, binlog) = logs(job, &plan, &storage, setting);
         Ok(Mariadb {
             course: Course::new(work.stop, work.warm_up_ns, plan.names.len()).on_time(),
             rules: Rules {
@@ -174,7 +174,7 @@ impl Model for Mariadb {
                 },
                 load: work.load.clone(),
                 writes_binlog: settings.writes_binlog,
-                syncs: [settings.syncs_redo, settings.syncs_binlog],
+                syncs: [settings.syncs_redo, settings.sync_binlog > 0],
                 replication: settings.replication,
                 others: job.cluster.nodes as usize - 1,
             },
@@ -634,8 +634,7 @@ impl Mariadb {
     fn log_commit(&mut self, now: u64, number: u32) {
         if self.rules.syncs[REDO as usize] {
             self.redo.wait(number);
-            self.redo.sync(now, &mut self.storage, &mut self.ios);
-            return self.take_decisions(now);
+            return self.sync_log(now, REDO);
         }
         self.prepared(now, number);
     }
@@ -653,8 +652,32 @@ impl Mariadb {
             return self.logged(now, number);
         }
         self.binlog.wait(number);
-        self.binlog.sync(now, &mut self.storage, &mut self.ios);
+        self.sync_log(now, BINLOG);
+    }
+
+    /// The next group of commits goes to a log.
+    fn sync_log(&mut self, now: u64, which: u32) {
+        let log = if which == REDO {
+            &mut self.redo
+        } else {
+            &mut self.binlog
+        };
+        let mut done = Vec::new();
+        log.sync(now, &mut self.storage, &mut self.ios, &mut done);
+        for number in done {
+            self.spend(now, number, Stretch::Held);
+            self.past_log(now, which, number);
+        }
         self.take_decisions(now);
+    }
+
+    /// A log has the transaction.
+    fn past_log(&mut self, now: u64, which: u32, number: u32) {
+        if which == REDO {
+            self.prepared(now, number);
+        } else {
+            self.logged(now, number);
+        }
     }
 
     /// The logs have the transaction: now the replica.
@@ -689,18 +712,14 @@ impl Mariadb {
         let began = log.began;
         log.io_ended(now, &mut self.storage, &mut self.ios, &mut done);
         if !done.is_empty() {
-            log.sync(now, &mut self.storage, &mut self.ios);
+            self.sync_log(now, which);
         }
         for number in done {
             let mark = self.sessions[number as usize].mark;
             self.course.recorder.waited_for_disk(now - mark);
             self.spend(began.clamp(mark, now), number, Stretch::Held);
             self.spend(now, number, Stretch::Disk);
-            if which == REDO {
-                self.prepared(now, number);
-            } else {
-                self.logged(now, number);
-            }
+            self.past_log(now, which, number);
         }
         self.take_decisions(now);
     }

@@ -41,8 +41,8 @@ pub struct MariadbSettings {
     pub syncs_redo: bool,
     /// Whether there is a binary log (`log_bin`).
     pub writes_binlog: bool,
-    /// Whether a commit waits for it (`sync_binlog=1`); otherwise Linux writes it back.
-    pub syncs_binlog: bool,
+    /// `sync_binlog`: it is synced with each so many groups of commits, which wait; 0: Linux writes it back.
+    pub sync_binlog: u32,
     /// What a commit waits for at other servers.
     #[serde(default)]
     pub replication: Replication,

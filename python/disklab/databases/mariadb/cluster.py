@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from disklab.databases.copies import Copies, new_password
-from disklab.databases.mariadb.configuration import DATABASE, PORT, USER, Role
+from disklab.databases.mariadb.configuration import DATABASE, PORT, SCHEMAS, USER, Role
 from disklab.databases.mariadb.installation import Installation
 from disklab.databases.mariadb.server import POLL_SECONDS, Server
 from disklab.databases.mariadb.sizing import MemoryPlan
@@ -37,6 +37,8 @@ COUNTERS = {
     "Binlog_group_commits": "binlog_group_commits",
 }
 
+
+_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = '{}'"
 
 SYNCS = ("innodb_flush_log_at_trx_commit", "sync_binlog")
 """What makes a commit wait for a disk; both are a server's, and no session's."""
@@ -179,8 +181,10 @@ class MariaDB(Copies[Server]):
         for server in self.servers:
             sql = server.connection()
             prefix = f"{server.place.name}: " if len(self.servers) > 1 else ""
-            for (table,) in sql.ask(f"SHOW TABLES FROM {DATABASE}"):
-                found[prefix + table] = sql.ask(f"CHECK TABLE `{table}`")[-1][-1]
+            for schema in SCHEMAS:
+                for (table,) in sql.ask(_TABLES.format(schema)):
+                    checked = sql.ask(f"CHECK TABLE `{schema}`.`{table}`")
+                    found[prefix + table] = checked[-1][-1]
         return found
 
 

@@ -18,6 +18,9 @@ GROUP_PORT, CHANGES_PORT, COPY_PORT = 4567, 4568, 4444
 PORTS = (PORT, GROUP_PORT, CHANGES_PORT, COPY_PORT)
 USER = DATABASE = "disklab"
 
+SCHEMAS = (DATABASE, "disklab_tpcc")
+"""Where tables of a load are; TPC-C's have a schema of their own."""
+
 REDO_VOLUMES = ("log", *WAL_VOLUMES)
 BINLOG_VOLUME = "binlog"
 # What a server takes at least: a fill, a check, and an open loop have more clients than a trial's
@@ -156,7 +159,7 @@ def first_statements(password: str) -> str:
         "DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys';\nFLUSH PRIVILEGES;\n"  # noqa: S608 - our own names
         f"CREATE USER '{USER}'@'%' IDENTIFIED VIA mysql_native_password USING '*{kept}';\n"
         f"GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
-        f"CREATE DATABASE {DATABASE};\n"
+        + "".join(f"CREATE DATABASE {schema};\n" for schema in SCHEMAS)
     )
 
 

@@ -13,6 +13,7 @@ from disklab.databases.mariadb.configuration import (
     DATABASE,
     PORT,
     PORTS,
+    SCHEMAS,
     USER,
     MariadbLogin,
     Role,
@@ -224,7 +225,7 @@ class Server(CopyServer):
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of the tables' files, and how much of it the page cache holds."""
         # The system's tables are read at every start; the user's lie in the database's own folder.
-        return self.place.host.cached_bytes([self.files.data / DATABASE])
+        return self.place.host.cached_bytes([self.files.data / schema for schema in SCHEMAS])
 
     def expect(self, connections: int) -> None:
         """Hold room in the memory group for the threads of so many clients."""

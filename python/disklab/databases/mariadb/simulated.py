@@ -142,11 +142,6 @@ def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[P
             yield Problem(
                 f"{place}: database.settings.{name}", str(value), f"{rule} are simulated", way_out
             )
-    synced = given.get("sync_binlog", 0)
-    if amount("sync_binlog", synced) > 1:
-        rule = "of the binary log only a sync with each group of commits, or none, is simulated"
-        way_out = "write sync_binlog: 1 or 0, or rehearse it"
-        yield Problem(f"{place}: database.settings.sync_binlog", str(synced), rule, way_out)
 
 
 def _unmodelled_rows(spec: TrialSpec, dataset: Dataset, place: str) -> Iterator[Problem]:
@@ -213,7 +208,7 @@ def mariadb_job(
         "database": {
             "tls": database.tls,
             "writes_binlog": _has_binlog(spec),
-            "syncs_binlog": _syncs_binlog(spec),
+            "sync_binlog": _sync_binlog(spec),
             "replication": _replication(cluster.nodes),
             "binlog_volume": cluster.device_of(binlog),
             **_settings({**plan.settings, **database.settings}),
@@ -240,9 +235,11 @@ def _replication(nodes: int) -> str:
     return "semi_sync" if nodes == MOST_REPLICATED else "galera"
 
 
-def _syncs_binlog(spec: TrialSpec) -> bool:
-    synced = amount("sync_binlog", spec.the_database.settings.get("sync_binlog", 0))
-    return _has_binlog(spec) and synced == 1
+def _sync_binlog(spec: TrialSpec) -> int:
+    """Return with each how many groups of commits the binary log is synced; 0: with none."""
+    if not _has_binlog(spec):
+        return 0
+    return amount("sync_binlog", spec.the_database.settings.get("sync_binlog", 0))
 
 
 def _settings(given: Mapping[str, Setting]) -> Json:

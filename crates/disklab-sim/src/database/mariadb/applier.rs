@@ -147,7 +147,7 @@ impl Applier {
         self.redo.end += self.threads[thread as usize].set.redo_bytes;
         if self.syncs_redo {
             self.redo.wait(thread);
-            self.redo.sync(now, &mut self.storage, ios);
+            self.redo.sync(now, &mut self.storage, ios, &mut Vec::new());
         }
         !self.syncs_redo
     }
@@ -156,7 +156,7 @@ impl Applier {
     pub fn log_io_ended(&mut self, now: u64, ios: &mut PendingIos, done: &mut Vec<u32>) {
         self.redo.io_ended(now, &mut self.storage, ios, done);
         if !done.is_empty() {
-            self.redo.sync(now, &mut self.storage, ios);
+            self.redo.sync(now, &mut self.storage, ios, done);
         }
     }
 

@@ -31,13 +31,16 @@ pub struct Log {
     /// Sessions that wait, with the position.
     waiting: VecDeque<(u64, u32)>,
     syncs: bool,
+    /// It is synced with each so many groups of commits, of which so many have come since the last one.
+    period: u32,
+    groups: u32,
     /// When the sync under way, or the last one, began.
     pub began: u64,
 }
 
 impl Log {
     /// An empty log, `number` of the server's, in a part of a volume: first byte and length.
-    pub fn new(number: u32, volume: VolumeId, space: (u64, u64)) -> Log {
+    pub fn new(number: u32, volume: VolumeId, space: (u64, u64), period: u32) -> Log {
         Log {
             node: 0,
             number,
@@ -49,6 +52,8 @@ impl Log {
             writes_left: 0,
             waiting: VecDeque::new(),
             syncs: true,
+            period,
+            groups: 0,
             began: 0,
         }
     }
@@ -58,11 +63,24 @@ impl Log {
         self.waiting.push_back((self.end, session));
     }
 
-    /// Begins a sync of all that is there, unless one is under way or nobody waits.
-    pub fn sync(&mut self, now: u64, storage: &mut Storage, ios: &mut PendingIos) {
-        if !self.waiting.is_empty() {
-            self.write(now, true, storage, ios);
+    /// All who wait become a group, unless a sync is under way: it syncs all that is there, or, between two periods, goes
+    /// on at once, and is put into `done`.
+    pub fn sync(
+        &mut self,
+        now: u64,
+        storage: &mut Storage,
+        ios: &mut PendingIos,
+        done: &mut Vec<u32>,
+    ) {
+        if self.waiting.is_empty() || self.syncing_to.is_some() {
+            return;
         }
+        self.groups += 1;
+        if self.groups < self.period {
+            return done.extend(self.waiting.drain(..).map(|(_, session)| session));
+        }
+        self.groups = 0;
+        self.write(now, true, storage, ios);
     }
 
     /// Writes all that is there, unless that is under way or nothing is new; `syncs`: it is synced behind it.

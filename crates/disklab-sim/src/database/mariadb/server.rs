@@ -58,7 +58,7 @@ pub(super) fn applier(
         return Ok(None);
     }
     let storage = disks(job, plan, setting, OTHER)?;
-    let (mut redo, _) = logs(job, plan, &storage);
+    let (mut redo, _) = logs(job, plan, &storage, setting);
     redo.node = OTHER;
     let pool = filled_pool(job, plan, setting);
     let cores = Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu));
@@ -111,13 +111,23 @@ fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<
 }
 
 /// The redo log and the binary log, on their volumes or behind the tables.
-pub(super) fn logs(job: &MariadbJob, plan: &Plan, storage: &Storage) -> (Log, Log) {
+pub(super) fn logs(
+    job: &MariadbJob,
+    plan: &Plan,
+    storage: &Storage,
+    setting: &Setting,
+) -> (Log, Log) {
     let (cluster, settings) = (&job.cluster, &job.database);
+    let period = if setting.has_not(Mechanism::SyncPeriod) {
+        settings.sync_binlog.min(1)
+    } else {
+        settings.sync_binlog
+    };
     let redo_volume = cluster.commitlog_volume.as_ref();
     let redo_volume = redo_volume.unwrap_or(&cluster.data_volume);
     let binlog_volume = settings.binlog_volume.as_ref().unwrap_or(redo_volume);
     let behind = (plan.pages + UNDO_PAGES + DOUBLEWRITE_PAGES) * PAGE_BYTES;
-    let log = |number, name: &str, before: u64| {
+    let log = |number, name: &str, before: u64, period| {
         let volume = storage.host().volume_named(name);
         let volume = volume.expect("the job was checked: the volume exists");
         let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
@@ -134,7 +144,7 @@ pub(super) fn logs(job: &MariadbJob, plan: &Plan, storage: &Storage) -> (Log, Lo
             (start, settings.log_file_bytes)
         };
         let length = (space.1 / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
-        Log::new(number, volume, (space.0, length))
+        Log::new(number, volume, (space.0, length), period)
     };
     let before = if binlog_volume == redo_volume {
         settings.log_file_bytes.next_multiple_of(PAGE_BYTES)
@@ -142,8 +152,8 @@ pub(super) fn logs(job: &MariadbJob, plan: &Plan, storage: &Storage) -> (Log, Lo
         0
     };
     (
-        log(REDO, redo_volume, 0),
-        log(BINLOG, binlog_volume, before),
+        log(REDO, redo_volume, 0, 1),
+        log(BINLOG, binlog_volume, before, period),
     )
 }
 
