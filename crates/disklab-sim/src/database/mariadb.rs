@@ -17,6 +17,7 @@
 //! written.
 
 mod applier;
+mod commits;
 mod copies;
 mod event;
 mod flushing;
@@ -628,100 +629,6 @@ impl Mariadb {
             return self.replicate(now, number);
         }
         self.log_commit(now, number);
-    }
-
-    /// A commit goes to the redo log.
-    fn log_commit(&mut self, now: u64, number: u32) {
-        if self.rules.syncs[REDO as usize] {
-            self.redo.wait(number);
-            return self.sync_log(now, REDO);
-        }
-        self.prepared(now, number);
-    }
-
-    fn binlog_bytes(&mut self, number: u32, bytes: u64) {
-        self.sessions[number as usize].base = bytes + self.rules.parameters.binlog_commit_bytes;
-    }
-
-    /// The redo log has the transaction: now the binary log.
-    fn prepared(&mut self, now: u64, number: u32) {
-        if self.rules.writes_binlog {
-            self.binlog.end += self.sessions[number as usize].base;
-        }
-        if !self.rules.syncs[BINLOG as usize] {
-            return self.logged(now, number);
-        }
-        self.binlog.wait(number);
-        self.sync_log(now, BINLOG);
-    }
-
-    /// The next group of commits goes to a log.
-    fn sync_log(&mut self, now: u64, which: u32) {
-        let log = if which == REDO {
-            &mut self.redo
-        } else {
-            &mut self.binlog
-        };
-        let mut done = Vec::new();
-        log.sync(now, &mut self.storage, &mut self.ios, &mut done);
-        for number in done {
-            self.spend(now, number, Stretch::Held);
-            self.past_log(now, which, number);
-        }
-        self.take_decisions(now);
-    }
-
-    /// A log has the transaction.
-    fn past_log(&mut self, now: u64, which: u32, number: u32) {
-        if which == REDO {
-            self.prepared(now, number);
-        } else {
-            self.logged(now, number);
-        }
-    }
-
-    /// The logs have the transaction: now the replica.
-    fn logged(&mut self, now: u64, number: u32) {
-        match self.rules.replication {
-            Replication::SemiSync => self.replicate(now, number),
-            Replication::Alone | Replication::Galera => self.reply(now, number),
-        }
-    }
-
-    /// Logs that nobody waits for go to the disk.
-    fn write_logs(&mut self, now: u64) {
-        let [syncs_redo, syncs_binlog] = self.rules.syncs;
-        if !syncs_redo {
-            self.redo.write(now, true, &mut self.storage, &mut self.ios);
-        }
-        if !syncs_binlog && (now / SYNC_EVERY_NS).is_multiple_of(WRITTEN_BACK_EVERY) {
-            self.binlog
-                .write(now, false, &mut self.storage, &mut self.ios);
-        }
-        self.course.queue.push(now + SYNC_EVERY_NS, Event::Logs);
-        self.take_decisions(now);
-    }
-
-    fn log_io_ended(&mut self, now: u64, which: u32) {
-        let log = if which == REDO {
-            &mut self.redo
-        } else {
-            &mut self.binlog
-        };
-        let mut done = Vec::new();
-        let began = log.began;
-        log.io_ended(now, &mut self.storage, &mut self.ios, &mut done);
-        if !done.is_empty() {
-            self.sync_log(now, which);
-        }
-        for number in done {
-            let mark = self.sessions[number as usize].mark;
-            self.course.recorder.waited_for_disk(now - mark);
-            self.spend(began.clamp(mark, now), number, Stretch::Held);
-            self.spend(now, number, Stretch::Disk);
-            self.past_log(now, which, number);
-        }
-        self.take_decisions(now);
     }
 
     /// The server answers.
