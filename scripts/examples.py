@@ -138,6 +138,10 @@ SHOWN = {
         "rate-variable-mixed",
         "latency-fixed-read",
     ),
+    "redis-fsync": Example(
+        ("rehearse", "experiments/redis-fsync.yaml", "--quick", "--repeat", "3"),
+        ("percentiles-everysec", "percentiles-always"),
+    ),
     "yugabytedb-disk-types": rehearsed(
         "yugabytedb-disk-types",
         "--quick",
