@@ -125,9 +125,9 @@ def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> 
       moment.value = ms;
       moment.dispatchEvent(new Event('input'));
       const {ios, from, length} = replay.sides.a, at = from + replay.at % length;
-      const shown = ios.filter(({dot}) => dot.getAttribute('visibility') === 'visible');
-      const wrong = shown.filter(({dot, arrived, passed, ended}) => !(arrived <= at && at < ended)
-        || (at < passed) !== (Number(dot.getAttribute('cx')) < GATE));
+      const shown = ios.filter(({place}) => place);
+      const wrong = shown.filter(({place, arrived, passed, ended}) => !(arrived <= at && at < ended)
+        || (at < passed) !== (place[0] < GATE));
       const under = ios.filter(({arrived, ended}) => arrived <= at && at < ended);
       return [shown.length, under.length, wrong.length];
     }"""
@@ -135,6 +135,8 @@ def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> 
         dots, under_way, wrong = tab.evaluate(drawn, ms)
         assert dots == under_way > 0
         assert wrong == 0
+    tab.click("#picture summary")
+    tab.wait_for_selector("#picture tbody tr")
     rows = tab.locator("#picture tbody tr")
     assert rows.count() == 50
     assert "data disk" in (rows.first.text_content() or "")
@@ -262,7 +264,12 @@ def test_it_fits_and_is_legible(browser: Browser, page: Path, width: int, scheme
     assert tab.inner_text("#play") == "Play"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(CONTRAST)["low"] == []
-    charts, tables = tab.locator("figure svg").count(), tab.locator("figure table").count()
+    for summary in tab.locator("figure summary").all():
+        summary.click()
+    charts, tables = (
+        tab.locator("figure > svg, figure > canvas").count(),
+        tab.locator("figure table").count(),
+    )
     assert charts == tables >= 3
     controls = tab.locator("input, select, button").all()
     unnamed = "it => !it.labels?.length && !it.ariaLabel && !it.textContent"

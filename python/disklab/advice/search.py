@@ -109,6 +109,8 @@ class Ladder:
         """Remember which there were."""
         self.total = len(self.alive)
         self._all = list(self.alive)
+        self.borne: dict[int, float] = {}
+        """The disk reads of an operation that each option, by its identity, was seen to carry."""
 
     @property
     def nearest(self) -> Tried | None:
@@ -564,7 +566,12 @@ def leave_weak(ladders: Sequence[Ladder], simulator: Simulator) -> None:
         left = []
         for one in ladder.alive:
             some = [reads for gib, reads in shown if gib >= one.strength.memory_gib]
-            if not too_weak(simulator.question, one, simulator.calibration, min(some, default=0.0)):
+            least = min(some, default=0.0)
+            borne = ladder.borne.get(id(one), 0.0)
+            if least <= borne or not too_weak(
+                simulator.question, one, simulator.calibration, least
+            ):
+                ladder.borne[id(one)] = max(borne, least)
                 left.append(one)
         ladder.alive = left
 

@@ -21,12 +21,20 @@ function tableOf(caption, headings, rows) {
   return made('table', {}, made('caption', {}, caption), made('thead', {}, head), made('tbody', {}, ...body));
 }
 
-// A chart with its caption and its figures; readers without eyes get the table.
-function figureOf(svg, caption, table) {
-  svg.setAttribute('role', 'img');
-  svg.setAttribute('aria-label', caption);
-  return made('figure', {}, svg, made('figcaption', {}, caption),
-    made('details', {}, made('summary', {}, 'Figures'), made('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption}, table)));
+// A chart with its caption and its figures; readers without eyes get the table, which is made when it is opened.
+function figureOf(chart, caption, tableMade) {
+  chart.setAttribute('role', 'img');
+  chart.setAttribute('aria-label', caption);
+  const room = made('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption}), details = made('details', {}, made('summary', {}, 'Figures'), room);
+  details.addEventListener('toggle', () => { if (!room.firstChild) room.append(tableMade()); });
+  return made('figure', {}, chart, made('figcaption', {}, caption), details);
+}
+
+// Puts a figure where another one may stand, whose table stays open.
+function putFigure(id, figure, ...before) {
+  const place = document.getElementById(id), open = place.querySelector('details')?.open ?? false;
+  figure.querySelector('details').open = open;
+  place.replaceChildren(...before, figure);
 }
 
 const keyOf = (entries) => made('ul', {class: 'key'}, ...entries.map(([css, text]) => made('li', {},

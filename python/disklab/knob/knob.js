@@ -219,8 +219,8 @@ function showSweep(lines, places, name) {
   const cell = (points, index) => { const found = points.find(([place]) => place === index); return found ? shown(found[1]) : ''; };
   const rows = places.map((value, index) => [String(value), ...lines.map(({points}) => cell(points, index)), ...(published ? lines.map((line) => cell(line.published, index)) : [])]);
   const caption = `Operations a second as the knob is turned, A whole and B dashed; ${name === 'quick' ? 'quick fidelity, from the left' : 'sketches'}${published ? '; squares are published' : ''}.`;
-  get('sweep').replaceChildren(figureOf(linesOf(lines, places, 'operations a second'), caption,
-    tableOf('Operations a second', [get('turn').selectedOptions[0]?.text ?? state.turn, 'A', 'B', ...(published ? ['A, published', 'B, published'] : [])], rows)));
+  putFigure('sweep', figureOf(linesOf(lines, places, 'operations a second'), caption, () => tableOf(
+    'Operations a second', [get('turn').selectedOptions[0]?.text ?? state.turn, 'A', 'B', ...(published ? ['A, published', 'B, published'] : [])], rows)));
 }
 
 // What the page says.
@@ -312,8 +312,8 @@ function showTail() {
   })));
   if (!bars.length) { get('tail').replaceChildren(made('p', {class: 'quiet'}, 'The model does not split these times.')); return; }
   const rows = bars.map(({label, parts}) => [label, ...parts.map((part) => `${shown(part)} ms`)]);
-  get('tail').replaceChildren(keyOf(GROUPS.map(([name], index) => [`p${index}`, name])),
-    figureOf(barsOf(bars, 'ms'), 'What the median, the 95th and the 99th percentile consist of.', tableOf('Milliseconds by stretch of the way', ['', ...GROUPS.map(([name]) => name)], rows)));
+  putFigure('tail', figureOf(barsOf(bars, 'ms'), 'What the median, the 95th and the 99th percentile consist of.',
+    () => tableOf('Milliseconds by stretch of the way', ['', ...GROUPS.map(([name]) => name)], rows)), keyOf(GROUPS.map(([name], index) => [`p${index}`, name])));
 }
 
 const HOURS = [0, 1, 2, 3, 4, 6, 8, 12, 24];
@@ -330,8 +330,8 @@ function showCredits() {
     rows.push([`${side.toUpperCase()}, ${tightest.place}`, hours === Infinity ? 'never' : `after ${shown(hours)} h`, ...HOURS.map((at) => `${Math.round(left(at))} %`)]);
   }
   if (!lines.length) { get('credits').replaceChildren(made('p', {class: 'quiet'}, 'Neither has burst credits.')); return; }
-  get('credits').replaceChildren(figureOf(linesOf(lines, HOURS.map((at) => `${at} h`), '% of the bucket that empties first, under this load'), 'Credits over the hours.',
-    tableOf('Credits', ['', 'gone', ...HOURS.map((at) => `${at} h`)], rows)));
+  putFigure('credits', figureOf(linesOf(lines, HOURS.map((at) => `${at} h`), '% of the bucket that empties first, under this load'), 'Credits over the hours.',
+    () => tableOf('Credits', ['', 'gone', ...HOURS.map((at) => `${at} h`)], rows)));
 }
 
 function showFile() {

@@ -1,6 +1,6 @@
 // Single I/Os as the simulator had them, in slow motion: what each waits for, and what serves it.
 const MOST_IOS = 240, LISTED = 25, MEDIAN_S = 1.5;
-const GATE = 440, LEFT = 14, RIGHT = 886, EACH = 11, ROW = 38, HEAD = 22, ROOM = 'room in the host cache';
+const GATE = 440, LEFT = 14, RIGHT = 886, WIDE = 900, EACH = 11, ROW = 38, HEAD = 22, ROOM = 'room in the host cache';
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 const replay = {sides: {}, playing: !calm.matches, at: 0, last: 0};
 
@@ -31,34 +31,30 @@ const longest = () => Math.max(...shownSides().map(([, {length}]) => length), 1e
 // Milliseconds of the system's in a second of the reader's.
 const clockOf = () => Math.max(Math.min(...shownSides().map(([, {ios}]) => middle(ios.map(({arrived, ended}) => ended - arrived)))), 1e-3) / MEDIAN_S;
 
+// One canvas: elements that move sixty times a second would leave the browser heaps of what they were.
+const canvas = made('canvas');
+
 function redrawn() {
-  const sides = shownSides(), svg = drawn('svg', {viewBox: '0 0 900 10'});
-  let y = 0;
-  for (const [side, own] of sides) {
-    own.y = y;
-    y += HEAD + ROW * Math.max(2, own.limits.length) + 10;
-    svg.append(...stagesOf(side, own));
-    for (const io of own.ios) svg.append(io.dot = drawn('circle', {r: 5, class: `dot ${side}${io.route.startsWith('w') || io.route === 'destage' ? ' writes' : ''}`}));
+  const sides = shownSides(), style = getComputedStyle(document.documentElement);
+  replay.high = 0;
+  for (const [, own] of sides) {
+    own.y = replay.high;
+    replay.high += HEAD + rowsHigh(own) + 10;
   }
-  svg.setAttribute('viewBox', `0 0 900 ${Math.max(y, 10)}`);
+  replay.inks = Object.fromEntries(['ink', 'muted', 'line', 'paper', 'series1', 'series2'].map((name) => [name, style.getPropertyValue(`--${name}`)]));
   document.getElementById('clock').textContent = sides.length
     ? `1 ms here takes ${shown(1 / clockOf())} s. Each dot is an I/O of the first node's disks as it was simulated; hollow ones write.` : '';
   document.getElementById('ios').replaceChildren(...Object.entries(replay.sides).map(([side, own]) => made('li', {}, `${side.toUpperCase()}: ${summaryOf(own)}`)));
-  document.getElementById('picture').replaceChildren(...(sides.length ? [figureOf(svg, "I/Os waiting for limits, left, and served by the host cache or by disks, right.", tableOf(
-    `The first ${LISTED} of each, in milliseconds`, ['I/O', 'came', 'waited for', 'waited', 'served by', 'served'], sides.flatMap(([side, own]) => rowsOf(side, own))))] : []));
+  if (sides.length) {
+    putFigure('picture', figureOf(canvas, 'I/Os waiting for limits, left, and served by the host cache or by disks, right.', () => tableOf(
+      `The first ${LISTED} of each, in milliseconds`, ['I/O', 'came', 'waited for', 'waited', 'served by', 'served'], sides.flatMap(([side, own]) => rowsOf(side, own)))));
+  } else {
+    document.getElementById('picture').replaceChildren();
+  }
   drawAll();
 }
 
-function stagesOf(side, own) {
-  const {limits, y} = own, high = ROW * Math.max(2, limits.length), binds = limits.length > 0;
-  own.labels = new Map(limits.map((name, row) => [name, drawn('text', {x: LEFT, y: y + HEAD + row * ROW + 13}, name)]));
-  return [
-    drawn('text', {x: LEFT - 6, y: y + 14, class: 'ink'}, `${side.toUpperCase()}: ${binds ? 'queue at' : 'no I/O waits for a limit'}`), drawn('text', {x: GATE + 12, y: y + 14, class: 'ink'}, 'served by'),
-    drawn('rect', {x: LEFT - 6, y: y + HEAD, width: GATE - LEFT, height: high, rx: 6, class: `stage${binds ? ' binds' : ''}`}),
-    drawn('rect', {x: GATE + 6, y: y + HEAD, width: RIGHT - GATE, height: high, rx: 6, class: 'stage'}),
-    ...own.labels.values(), ...['host cache', 'disks'].map((name, row) => drawn('text', {x: GATE + 12, y: y + HEAD + row * ROW + 13}, name)),
-  ];
-}
+const rowsHigh = ({limits}) => ROW * Math.max(2, limits.length);
 
 function summaryOf({journal, ios, length}) {
   if (journal === null) return 'its I/Os come when the knobs rest.';
@@ -80,29 +76,54 @@ function rowsOf(side, {ios}) {
 }
 
 function drawAll() {
-  for (const [, own] of shownSides()) drawAt(own, own.from + replay.at % own.length);
+  const wide = Math.round(canvas.clientWidth * devicePixelRatio), scale = wide / WIDE, high = Math.round(replay.high * scale);
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, {width: wide, height: high});
+  const pen = canvas.getContext('2d');
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.clearRect(0, 0, WIDE, replay.high);
+  pen.font = '12px system-ui, sans-serif';
+  for (const [side, own] of shownSides()) drawAt(pen, side, own, own.from + replay.at % own.length);
   const moment = document.getElementById('moment');
   moment.max = longest();
   moment.value = replay.at;
 }
 
-// Puts each dot where its I/O is at a time: those that wait in a row before the gate, the others on their way to their end.
-function drawAt({ios, limits, labels, y}, ms) {
+// Where each I/O is at a time: those that wait in a row before the gate, the others on their way to their end; null: it is not under way.
+function standing({ios, limits}, ms) {
   const waiting = new Map(limits.map((name) => [name, 0]));
   for (const io of ios) {
-    const under = io.arrived <= ms && ms < io.ended;
-    io.dot.setAttribute('visibility', under ? 'visible' : 'hidden');
-    if (!under) continue;
-    let x = GATE + 18 + (RIGHT - GATE - 30) * (ms - io.passed) / (io.ended - io.passed), row = isCached(io) ? 0 : 1;
-    if (ms < io.passed) {
-      const limit = waitsAt(io, ms), rank = waiting.get(limit) ?? 0;
-      waiting.set(limit, rank + 1);
-      [x, row] = [Math.max(LEFT + 4, GATE - 18 - rank * EACH), limits.indexOf(limit)];
-    }
-    io.dot.setAttribute('cx', x);
-    io.dot.setAttribute('cy', y + HEAD + row * ROW + 26);
+    io.place = null;
+    if (ms < io.arrived || io.ended <= ms) continue;
+    io.place = [GATE + 18 + (RIGHT - GATE - 30) * (ms - io.passed) / (io.ended - io.passed), isCached(io) ? 0 : 1];
+    if (ms >= io.passed) continue;
+    const limit = waitsAt(io, ms), rank = waiting.get(limit) ?? 0;
+    waiting.set(limit, rank + 1);
+    io.place = [Math.max(LEFT + 4, GATE - 18 - rank * EACH), limits.indexOf(limit)];
   }
-  for (const [name, label] of labels) label.textContent = `${name}: ${waiting.get(name)} wait`;
+  return waiting;
+}
+
+function drawAt(pen, side, own, ms) {
+  const {ink, muted, line, paper, series1, series2} = replay.inks, {y, limits, ios} = own, waiting = standing(own, ms), binds = limits.length > 0;
+  const write = (text, x, row, colour) => { pen.fillStyle = colour; pen.fillText(text, x, row); };
+  const box = (x, wide, colour, thick) => { Object.assign(pen, {strokeStyle: colour, lineWidth: thick}); pen.strokeRect(x, y + HEAD, wide, rowsHigh(own)); };
+  write(`${side.toUpperCase()}: ${binds ? 'queue at' : 'no I/O waits for a limit'}`, LEFT - 6, y + 14, ink);
+  write('served by', GATE + 12, y + 14, ink);
+  box(LEFT - 6, GATE - LEFT, binds ? series2 : line, binds ? 2 : 1);
+  box(GATE + 6, RIGHT - GATE, line, 1);
+  limits.forEach((name, row) => write(`${name}: ${waiting.get(name)} wait`, LEFT, y + HEAD + row * ROW + 13, muted));
+  ['host cache', 'disks'].forEach((name, row) => write(name, GATE + 12, y + HEAD + row * ROW + 13, muted));
+  const colour = side === 'a' ? series1 : series2;
+  Object.assign(pen, {strokeStyle: colour, lineWidth: 2});
+  for (const {route, place} of ios) {
+    if (!place) continue;
+    const writes = route.startsWith('w') || route === 'destage';
+    pen.fillStyle = writes ? paper : colour;
+    pen.beginPath();
+    pen.arc(place[0], y + HEAD + place[1] * ROW + 26, 5, 0, 2 * Math.PI);
+    pen.fill();
+    if (writes) pen.stroke();
+  }
 }
 
 function frame(now) {
@@ -126,5 +147,6 @@ function startPicture() {
     drawAll();
   });
   tell();
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawn);
   requestAnimationFrame(frame);
 }

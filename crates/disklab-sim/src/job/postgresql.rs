@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Client, Cluster, Keys, Load, Network, SqlFaults, Stop, Transaction};
+use super::{
+    AccessKind, Before, Client, Cluster, Keys, Load, Network, SqlFaults, Stop, Transaction,
+};
 
 /// A server, its standbys, its clients and their transactions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -113,6 +115,16 @@ pub struct PostgresqlWorkload {
     /// Transactions and time before this are not counted, in nanoseconds.
     #[serde(default)]
     pub warm_up_ns: u64,
+}
+
+impl PostgresqlWorkload {
+    /// Whether nothing is written.
+    pub fn only_reads(&self) -> bool {
+        let statements = self.transactions.iter().flat_map(|kind| &kind.statements);
+        statements
+            .flat_map(|statement| &statement.accesses)
+            .all(|access| access.kind == AccessKind::Read)
+    }
 }
 
 /// Times that no page states, in nanoseconds.

@@ -14,6 +14,9 @@ use crate::station::{Servers, Usage};
 /// tens of seconds for logs that are synced once a second.
 const QUICK_NS: u64 = 40_000_000_000;
 
+/// By how much shorter a run is that only reads: it has no log that is synced once a second.
+const READS_ALONE: u64 = 4;
+
 fn quick_ns(fidelity: Fidelity) -> u64 {
     match fidelity {
         Fidelity::Sketch => QUICK_NS / SKETCH,
@@ -96,7 +99,9 @@ fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
     if fidelity == Fidelity::Full {
         return 1;
     }
-    let by_time = work.stop.duration_ns.map(|ns| ns / quick_ns(fidelity));
+    let shorter = if work.only_reads() { READS_ALONE } else { 1 };
+    let least_ns = quick_ns(fidelity) / shorter;
+    let by_time = work.stop.duration_ns.map(|ns| ns / least_ns);
     let by_operations = share_of(&work.load, work.stop, work.warm_up_ns, fidelity);
     match (by_operations, by_time) {
         (Some(share), Some(most)) => share.min(most.max(1)),
