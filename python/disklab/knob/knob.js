@@ -78,13 +78,22 @@ const TURNS = {
 const options = (list) => list.map((one) => (Array.isArray(one) ? one : [one, String(one)])).map(([value, text]) => made('option', {value}, text));
 const asked = ([, , , engines, , when], choice) => (!engines || engines.includes(choice.engine)) && (!when || when(state.offer, choice));
 
+// A form's select; the one that it has where the same is offered: a list of all VMs is a thousand elements.
+function selectOf(form, name, list) {
+  const offered = JSON.stringify(list), own = form.elements.namedItem(name);
+  if (own?.offered === offered) return own;
+  const control = made('select', {name}, ...options(list));
+  control.offered = offered;
+  return control;
+}
+
 function formOf(side) {
   const form = get(`form-${side}`), choice = state[side], focused = document.activeElement?.name, own = form.contains(document.activeElement);
   form.replaceChildren(...FIELDS.filter((field) => asked(field, choice)).map(([key, label, kind, , css]) => {
     const value = choice[key];
     let control;
     if (typeof kind === 'function') {
-      control = made('select', {name: key}, ...options(kind(state.offer, choice)));
+      control = selectOf(form, key, kind(state.offer, choice));
       control.value = value;
     } else {
       control = made('input', {name: key, type: 'number', min: kind === 'range' ? RANGES[key][0] : kind, step: 1, value: Number.isNaN(value) ? '' : value});
