@@ -29,6 +29,16 @@ def test_disks_of_a_list() -> None:
     assert (older.usd_per_month, older.region) == (3276.80, "not stated")
 
 
+def test_ios_that_are_billed_are_in_the_price() -> None:
+    two = price("2 x azure/E10")
+    # 147,200 an hour, 0.002 USD for 10,000, 730 hours.
+    assert two.usd_per_month == pytest.approx(2 * (9.60 + 147_200 / 1e4 * 0.002 * 730), abs=0.01)
+    assert "of which 42.98 for I/Os" in (two.note or "")
+    assert two.source == ("east_us_snippet", "standard_ssd_io_2026")
+    # So a database's E30 costs more than a P30, whose I/Os are free.
+    assert price("azure/E30").usd_per_month > price("azure/P30").usd_per_month
+
+
 def test_a_family_takes_its_tier_from_the_size_of_the_volume() -> None:
     found = volume_price(CATALOG, "2 x azure/PremiumSSD", size_bytes=2 << 40)
     assert found == price("2 x azure/P30")

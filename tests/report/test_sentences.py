@@ -128,6 +128,23 @@ def test_what_cannot_carry_the_offered_rate_says_what_it_does(tmp_path: Path) ->
     ]
 
 
+def test_three_candidates_are_put_in_order(tmp_path: Path) -> None:
+    load = open_loop(10_000)
+    trials = [
+        of("P30", 10_000, load, price=3830.0),
+        of("E30", 3300, load, price=4180.0),
+        of("v2", 10_000, load, price=3035.0),
+        of("Ultra", 10_000, load, price=7279.0),
+    ]
+    text = report_of(tmp_path / "open", *trials).headline[0][1].text
+    order = [text.index(name) for name in ("price", "v2 (", "P30 (", "Ultra (", "not by E30")]
+    assert order == sorted(order)
+    assert "$3,035 a month" in text
+    closed = [of(name, rate) for name, rate in (("a", 1000), ("b", 3000), ("c", 2000))]
+    text = report_of(tmp_path / "closed", *closed).headline[0][1].text
+    assert text == "In the order of reads a second: b (3,000), c (2,000), a (1,000)"
+
+
 def test_neither_carries_the_offered_rate(tmp_path: Path) -> None:
     load = open_loop(25_000)
     text, _ = told(report_of(tmp_path, of("a", 18_250, load), of("b", 15_000, load)))
@@ -141,7 +158,7 @@ def test_cannot_tell_says_how_many_more_repeats_and_the_command(tmp_path: Path) 
     trials = [of("a", 1000, spread=0.08), of("b", 1010, spread=0.08)]
     text, reason = told(report_of(tmp_path, *trials, seed=3))
     assert text.startswith("Cannot tell yet for reads: b is between ")
-    assert text.endswith("faster than a after 3 repeats")
+    assert text.endswith(" faster after 3 repeats")
     assert "more repeats would tell (" in reason
     assert f": disklab rehearse --resume {tmp_path}/synthetic-rehearse-" in reason
 

@@ -407,6 +407,8 @@ class PriceList(Facts):
     vms: dict[str, Decimal] = {}
     """VM sizes: Linux, shared hardware."""
     disks: dict[str, Decimal] = {}
+    io_charges: dict[str, Decimal] = {}
+    """What the I/Os of a disk cost at most: all that the vendor bills in an hour, each hour."""
     quotes: dict[str, list[tuple[int, int, int, Decimal]]] = {}
     """GiB, IOPS, MB/s and price, as published."""
     formulas: dict[str, PriceFormula] = {}

@@ -86,7 +86,7 @@ def volume_price(
     region: str = DEFAULT_REGION,
     terms: PriceTerms = DEFAULT_TERMS,
 ) -> Price | NoPrice:
-    """Return what all the disks of a volume cost.
+    """Return what all the disks of a volume cost, with all of their I/Os that are billed.
 
     `size_bytes` is the size of the whole volume, and chooses the tier where `disks` names a family
     only. Most disks are sold by the hour only: where no list has them on the terms asked for, that
@@ -107,13 +107,14 @@ def volume_price(
         mb_per_s = Decimal(disk.bytes_per_s or 0) / disk.entry.family.mb_bytes
         size_gib = Decimal(disk.size_bytes) / GIB
         figure = figure.at(size_gib, Decimal(disk.iops or 0), mb_per_s)
+    charge, charge_source = io_charge(catalog, disk.entry)
     return Price(
-        usd_per_month=_cents(figure * expression.count),
+        usd_per_month=_cents((figure + charge) * expression.count),
         region=prices.region,
         date=prices.date,
-        source=tuple(prices.source),
+        source=(*prices.source, *charge_source),
         status=prices.status,
-        note="; ".join(_notes(prices, expression)) or None,
+        note="; ".join(_notes(prices, expression, charge)) or None,
         terms=prices.terms,
     )
 
@@ -213,9 +214,23 @@ def _no_price(catalog: Catalog, disk: DiskEntry) -> NoPrice:
     return NoPrice(f"no price in USD in the catalogue for {disk.name}{only}")
 
 
-def _notes(prices: PriceList, expression: DiskExpression) -> Iterator[str]:
+def io_charge(catalog: Catalog, disk: DiskEntry) -> tuple[Decimal, tuple[str, ...]]:
+    """Return what the I/Os of a disk under load add to its price a month, and who says so.
+
+    0: they are not billed. Of Standard SSD: its hourly limit of billed I/Os, which a few dozen a
+    second reach.
+    """
+    for prices in catalog.prices:
+        if disk.name in prices.io_charges:
+            return prices.io_charges[disk.name], tuple(prices.source)
+    return Decimal(0), ()
+
+
+def _notes(prices: PriceList, expression: DiskExpression, charge: Decimal) -> Iterator[str]:
     if prices.note is not None:
         yield prices.note
+    if charge:
+        yield f"of which {charge * expression.count} for I/Os, at the hourly limit that is billed"
     if expression.on_demand_burst:
         yield "without the fees of on-demand bursting, which the catalogue does not know"
     if expression.performance_plus:

@@ -29,7 +29,7 @@ from disklab.catalog import (
 )
 from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
-from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, list_price, vm_price
+from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
 from disklab.catalog.resolve import host_profile
 from disklab.database_facts import facts_of
@@ -359,7 +359,7 @@ def _disk_usd(catalog: Catalog, entry: DiskEntry) -> Json | None:
     _, figure = listed
     if isinstance(figure, PriceFormula):
         return {name: float(amount) for name, amount in figure.model_dump().items()}
-    return {"fixed": float(figure)}
+    return {"fixed": float(figure + io_charge(catalog, entry)[0])}
 
 
 def _job(catalog: Catalog, text: str, engine: str | None) -> Job:

@@ -180,6 +180,9 @@ def answer_of(subject: Subject) -> Answer:
     findings.sort(key=lambda one: one.weight, reverse=True)
     if matrix.main is not None and (summed := _of_all(matrix.main, pairs, findings)) is not None:
         findings.insert(0, summed)
+    elif matrix.main is not None and matrix.varying == (matrix.main,):
+        text = sentences.ranked(matrix.main, list(matrix.cells.values()))
+        findings[:0] = [Finding(text, "", "", None, ())] if text else []
     # What the makers ask for is the first question, and the only one with a yes or no.
     rules = [sentence(matrix, rule, cells) for rule, cells in ruled(matrix)]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in rules]

@@ -38,16 +38,14 @@ class Ruled:
     def figure(self) -> str:
         """The median of the repeats: `3.1 ms`, or `11 ms; from 8 to 16 ms` where it is coarse."""
         doubts = ", ".join(dict.fromkeys(one.doubt for one in self.found if one.doubt))
+        shown = wording.two_digits(median([one.found_ms for one in self.found]) or 0.0)
         if self.kept is None and doubts:
-            return (
-                f"{milliseconds(median([one.found_ms for one in self.found]) or 0.0)} ms; {doubts}"
-            )
-        shown = milliseconds(median([one.found_ms for one in self.found]) or 0.0)
+            return f"{shown} ms; {doubts}"
         ranges = [one.within_ms for one in self.found if one.within_ms is not None]
         if self.sure or not ranges:
             return f"{shown} ms"
         low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-        return f"{shown} ms; from {milliseconds(low)} to {milliseconds(high)} ms"
+        return f"{shown} ms; from {wording.two_digits(low)} to {wording.two_digits(high)} ms"
 
     @property
     def answer(self) -> str:
@@ -81,11 +79,6 @@ def ruled(matrix: Matrix) -> Iterator[tuple[RuleFinding, list[Ruled]]]:
         yield rule, cells[name]
 
 
-def milliseconds(value: float) -> str:
-    """Return a figure as the rules write theirs: two digits, and none that say nothing."""
-    return f"{float(f'{value:.2g}'):,g}"
-
-
 ANSWERS = ("yes", "probably", "cannot tell", "probably not", "no")
 """In the order in which they are told."""
 
@@ -100,7 +93,7 @@ def sentence(matrix: Matrix, rule: RuleFinding, cells: Sequence[Ruled]) -> tuple
         if names:
             told.append(f"{answer}: {', '.join(names)}")
     text = f"Good enough for {rule.subject}? {wording.capital('; '.join(told))}"
-    reason = f"{rule.subject} asks for a {rule.what} below {milliseconds(rule.below_ms)} ms"
+    reason = f"{rule.subject} asks for a {rule.what} below {wording.two_digits(rule.below_ms)} ms"
     return text, f"{reason} ({rule.source})" if rule.source else reason
 
 

@@ -6,7 +6,7 @@ is advice where its order changes on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
@@ -65,12 +65,15 @@ def _quoted(name: str) -> str:
 
 def operations(pairs: Sequence[Pair]) -> str:
     """Return what was counted: `reads`, `writes`, or `operations`."""
-    cells = [cell for pair in pairs for cell in pair.cells]
-    kinds = {name for cell in cells for one in cell.usable for name in one.per_operation}
-    if not kinds:
-        # Published tables and devices have no kinds; a level may say it.
-        kinds = {str(level) for pair in pairs for level in pair.context.values()}
-        kinds &= OPERATIONS.keys()
+    # Published tables and devices have no kinds; a level may say it.
+    levels = {str(level) for pair in pairs for level in pair.context.values()}
+    return operations_of([cell for pair in pairs for cell in pair.cells], levels)
+
+
+def operations_of(cells: Sequence[Cell], levels: Collection[str] = ()) -> str:
+    """Return what cells counted, or what one of the levels names where they do not tell."""
+    kinds = {name for cell in cells for result in cell.usable for name in result.per_operation}
+    kinds = kinds or OPERATIONS.keys() & set(levels)
     return OPERATIONS.get(next(iter(kinds)), "operations") if len(kinds) == 1 else "operations"
 
 
@@ -157,8 +160,8 @@ def unknown(pair: Pair, names: Names, counted: str) -> str:
     load = "" if counted == "operations" else f" for {counted}"
     ends = (low, high) if pair.deciding is Quantity.OPS else (1 / high, 1 / low)
     between = (
-        f"{names.second} is between {wording.speed(ends[0])} and {wording.speed(ends[1])} than "
-        f"{names.first}"
+        f"{names.second} is between {wording.speed(ends[0], names.first)} and "
+        f"{wording.speed(ends[1])}"
     )
     if pair.mode == PREDICTED and pair.judgement.interval is not None:
         return f"Cannot tell{load}: {between} ({wording.sure(pair.judgement.interval)})"
@@ -204,6 +207,53 @@ def overload(pair: Pair, names: Names) -> str:
         f"{name} cannot carry {rate} operations a second: it does {told[0]}. "
         f"{wording.capital(other)} carries them{quick}"
     )
+
+
+def ranked(main: Factor, cells: Sequence[Cell]) -> str:
+    """Return all candidates in their order, which pairs with the first one do not tell.
+
+    Those that carry the offered rate by price, or by their 99th percentile where a price is not
+    known; of a closed loop by rate. Empty: fewer than three have figures, or two carry the rate.
+    """
+    usable = [cell for cell in cells if cell.median("ops_per_s") is not None]
+    if len(usable) < FEWEST_RANKED:
+        return ""
+    rate = offered(usable[0])
+    if rate is None:
+        usable.sort(key=lambda cell: -(cell.median("ops_per_s") or 0))
+        told = [_figured(main, cell, wording.rate(cell.median("ops_per_s"))) for cell in usable]
+        return f"In the order of {operations_of(usable)} a second: {', '.join(told)}"
+    carriers = [cell for cell in usable if not fails(cell)]
+    if len(carriers) < FEWEST_CARRIERS:
+        return ""
+    priced = all(_usd(cell) is not None for cell in carriers)
+    carriers.sort(key=lambda cell: (_usd(cell) if priced else cell.median("p99_ms")) or 0)
+    told = [
+        _figured(main, cell, f"p99 {wording.latency(cell.median('p99_ms'))}") for cell in carriers
+    ]
+    failing = ", ".join(_level(main, cell) for cell in usable if fails(cell))
+    return (
+        f"{wording.rate(rate)} operations a second are carried, in the order of "
+        f"{'price' if priced else 'p99'}, by {', '.join(told)}"
+        f"{f'; not by {failing}' if failing else ''}"
+    )
+
+
+FEWEST_RANKED, FEWEST_CARRIERS = 3, 2
+
+
+def _level(main: Factor, cell: Cell) -> str:
+    return _quoted(main.phrase(cell.factors[main.name]))
+
+
+def _usd(cell: Cell) -> float | None:
+    return cell.usable[0].price_usd_per_month
+
+
+def _figured(main: Factor, cell: Cell, figure: str) -> str:
+    usd = _usd(cell)
+    price = f", {wording.money(usd)} a month" if usd is not None else ""
+    return f"{_level(main, cell)} ({figure}{price})"
 
 
 def tail(pair: Pair) -> str:

@@ -34,6 +34,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{max(0, places)}f}"
 
 
+def two_digits(value: float) -> str:
+    """Return a figure with two digits, and none that say nothing: 1,100, 13 or 3."""
+    return f"{float(f'{value:.2g}'):,g}"
+
+
 def rate(per_s: float | None) -> str:
     """Return a rate without its unit."""
     return "" if per_s is None else significant(per_s)
@@ -99,7 +104,7 @@ def signed(change: float, digits: int = 0) -> str:
 def change_range(low: float, high: float) -> str:
     """Return an interval of ratios as changes: `-2 % to +3 %`, or `2.1 to 2.4 times`."""
     if in_times(low, high):
-        ends = f"{low:.2g}", f"{high:.2g}"
+        ends = two_digits(low), two_digits(high)
         return f"{ends[0]} times" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]} times"
     # Two small changes that look alike get another digit.
     alike = signed(low - 1) == signed(high - 1)
@@ -136,11 +141,12 @@ def more_or_fewer(low: float, high: float, counted: str) -> str:
     return f"{size(low, high)} {'more' if high > 1 else 'fewer'} {counted}"
 
 
-def speed(ratio: float) -> str:
-    """Return a ratio of rates as `12 % slower`, `9 % faster`."""
+def speed(ratio: float, other: str = "") -> str:
+    """Return a ratio of rates: `12 % slower than P30`, `2.2 times as fast as P30`."""
     if ratio >= TIMES_FROM:
-        return f"{ratio:.2g} times as fast"
-    return f"{percent(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
+        return f"{two_digits(ratio)} times as fast" + (f" as {other}" if other else "")
+    how = f"{percent(abs(ratio - 1))} {'faster' if ratio >= 1 else 'slower'}"
+    return how + (f" than {other}" if other else "")
 
 
 def sure(interval: Interval) -> str:

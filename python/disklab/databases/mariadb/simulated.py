@@ -100,7 +100,8 @@ TORN = (
 WHOLE = (
     "innodb_doublewrite: off is safe on {title} where each page is one aligned write of 16 KiB: "
     "O_DIRECT, a file system with clusters of 16 KiB (ext4 with bigalloc), no host cache, on AWS a "
-    "Nitro instance ({source})"
+    "Nitro instance ({source}); of 73 power cuts on an emulated one, one left a server that did "
+    "not start, and why is not known"
 )
 KEEPS_UP = "the primary alone is simulated with its disks: the replica keeps up with it"
 APPLIES = (
