@@ -54,6 +54,17 @@ def test_the_page_fits_the_screen_and_clips_no_label(
     tab.close()
 
 
+def test_finalists_are_judged_as_on_the_terminal(browser: Browser, advice: Advice) -> None:
+    tab = opened(browser, advice.page, 1200)
+    words = "told.options.filter((one) => one.full).map((one) => [one.name, judge(one)[0]])"
+    outcomes = {option["option"]: option["outcome"] for option in advice.told["options"]}
+    assert dict(tab.evaluate(words)) == outcomes
+    # Seeds and bands are what tells `met` from `cannot tell`.
+    spans = "told.options.map(({latency_ms}) => latency_ms.read.p99)"
+    assert any(low < high for low, _, high in tab.evaluate(spans))
+    tab.close()
+
+
 def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advice: Advice) -> None:
     tab = opened(browser, advice.page, 1200)
     says, price = tab.inner_text("#says"), usd(tab)

@@ -121,7 +121,7 @@ def content(advice: Advice) -> dict[str, Any]:
 
 def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
     result = option.results[0]
-    return _point(advice, option.candidate, result, option.head_room) | {
+    return _point(advice, option.candidate, option.results, option.head_room) | {
         "full": True,
         "name": option.name,
         "why": str(option.kept),
@@ -137,7 +137,7 @@ def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
 
 
 def _quick(one: Tried, advice: Advice) -> dict[str, Any]:
-    return _point(advice, one.candidate, one.result, None) | {
+    return _point(advice, one.candidate, [one.result], None) | {
         "full": False,
         "name": _named(one.candidate, _nodes(advice)),
         "binds": bound_by(one.result),
@@ -156,7 +156,7 @@ def _named(candidate: Candidate, nodes: int) -> str:
 
 
 def _point(
-    advice: Advice, candidate: Candidate, result: TrialResult, head_room: float | None
+    advice: Advice, candidate: Candidate, results: Sequence[TrialResult], head_room: float | None
 ) -> dict[str, Any]:
     """Return what every option has: prices in their parts, rate, latencies with their bands."""
     catalog, question = load_catalog(), advice.question
@@ -165,8 +165,9 @@ def _point(
     disks = candidate.disks.expression
     vm = _usd(vm_price(catalog, candidate.vm, region=region, terms=terms))
     volume = _usd(volume_price(catalog, disks, region=region, terms=terms))
-    latency = {"all": _banded(result, None)} | {
-        kind: _banded(result, kind) for kind in result.per_operation
+    result = results[0]
+    latency = {"all": _banded(results, None)} | {
+        kind: _banded(results, kind) for kind in result.per_operation
     }
     if result.storage_p99_ms is not None:
         latency["storage"] = {"p99": [result.storage_p99_ms] * 3}
@@ -191,15 +192,19 @@ def _usd(price: Price | NoPrice) -> float:
     return price.usd_per_month if isinstance(price, Price) else 0.0
 
 
-def _banded(result: TrialResult, kind: str | None) -> dict[str, list[float]]:
-    """Return low, figure and high of each percentile."""
-    latency = result.latency_ms if kind is None else result.per_operation[kind].latency_ms
-    found = {}
-    for name, value in latency.items():
-        key = f"{name}_ms" if kind is None else f"{kind}_{name}_ms"
-        band = result.bands.figures.get(key) if result.bands else None
-        low, high = (band.low, band.high) if band is not None else (1.0, 1.0)
-        found[name] = [value * low, value, value * high]
+def _banded(results: Sequence[TrialResult], kind: str | None) -> dict[str, list[float]]:
+    """Return the lowest, the first result's figure and the highest of each percentile.
+
+    Operations have the band of all together, as where the promise is judged.
+    """
+    found: dict[str, list[float]] = {}
+    for result in results:
+        latency = result.latency_ms if kind is None else result.per_operation[kind].latency_ms
+        for name, value in latency.items():
+            band = result.bands.figures.get(f"{name}_ms") if result.bands else None
+            low, high = (band.low, band.high) if band is not None else (1.0, 1.0)
+            least, first, most = found.get(name, [value, value, value])
+            found[name] = [min(least, value * low), first, max(most, value * high)]
     return found
 
 

@@ -25,7 +25,10 @@ from disklab.results import Level, TrialResult
 from disklab.results.records import Price, load_ratio
 
 WAITED = "waited at (ms per operation)"
-SENTENCES = ("why", "good enough", "not counted", "reason", "cells", "log", WAITED, "CPU")
+SENTENCES = (
+    *("why", "asked for", "good enough", "not counted", "reason", "cells", "log"),
+    *(WAITED, "CPU"),
+)
 """Columns of words: a page sets them under their rows."""
 
 
