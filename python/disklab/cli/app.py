@@ -25,6 +25,10 @@ from disklab.interrupts import disregard
 # All of them together take most of a second to import (pydantic's models, polars, numpy, scipy);
 # completion in a shell would take it at each press of the key.
 
+# Their linear algebra is small. OpenBLAS, which starts a thread for each processor when numpy is
+# imported, ends the program with SIGINT where memory does not suffice for one.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 AnyCommand = TyperCommand | TyperGroup
 
 ROOMS = {
