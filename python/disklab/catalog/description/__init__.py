@@ -210,6 +210,10 @@ def _disk_prices(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
         shared = _shared(prices)
         if disk.name in prices.disks:
             yield {"amount": prices.disks[disk.name], "for": _doubt(prices), **shared}
+        if disk.name in prices.io_charges:
+            parts = ("its I/Os, at the hourly limit that is billed", _doubt(prices))
+            billed = ", ".join(part for part in parts if part)
+            yield {"amount": prices.io_charges[disk.name], "for": billed, **shared}
         for gib, iops, mb, amount in prices.quotes.get(disk.name, []):
             yield {"amount": amount, "for": f"{gib} GiB, {iops} IOPS, {mb} MB/s", **shared}
         formula = prices.formulas.get(disk.name)
