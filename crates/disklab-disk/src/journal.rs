@@ -96,7 +96,6 @@ impl Journal {
     }
 
     /// Notes a part that begins its way: it has passed no gate, and does not begin it a second time.
-    #[cold]
     pub fn arrived(&mut self, part: &Part, at: u64) {
         let begins = part.step == 0 && at >= self.from;
         if begins && self.drafts.len() < self.most && self.draft(part).is_none() {
@@ -111,7 +110,6 @@ impl Journal {
     }
 
     /// Notes that a part waits at a gate.
-    #[cold]
     pub fn waits(&mut self, part: &Part, gate: u32, at: u64) {
         if let Some(draft) = self.draft(part) {
             draft.waits.push((gate, at, at));
@@ -119,7 +117,6 @@ impl Journal {
     }
 
     /// Notes that the gate where a part waited let it through.
-    #[cold]
     pub fn goes_on(&mut self, part: &Part, at: u64) {
         if let Some((.., until)) = self.draft(part).and_then(|draft| draft.waits.last_mut()) {
             *until = at;
@@ -127,7 +124,6 @@ impl Journal {
     }
 
     /// Notes that a part has passed every gate, and when it ends.
-    #[cold]
     pub fn served(&mut self, part: &Part, at: u64, ends: u64) {
         if let Some(draft) = self.draft(part) {
             draft.part.route = part.route;
