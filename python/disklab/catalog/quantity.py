@@ -115,8 +115,8 @@ class DiskExpression:
             *(["on-demand-burst"] if self.on_demand_burst else []),
             *(["performance-plus"] if self.performance_plus else []),
         ]
-        one = self.name + (f"({', '.join(arguments)})" if arguments else "")
-        return one if self.count == 1 else f"{self.count} x {one}"
+        disk = self.name + (f"({', '.join(arguments)})" if arguments else "")
+        return disk if self.count == 1 else f"{self.count} x {disk}"
 
     @property
     def is_local(self) -> bool:
@@ -131,17 +131,17 @@ def is_expression(text: str) -> bool:
 
 def parse_disks(text: str, place: str = "DISKS") -> DiskExpression:
     """Read a disk expression. Raises UserError with every argument that is wrong."""
-    found = _EXPRESSION.fullmatch(text)
-    if found is None:
+    matched = _EXPRESSION.fullmatch(text)
+    if matched is None:
         rule = f"a disk expression reads {GRAMMAR}"
         raise UserError(Problem(place, repr(text), rule, f"write for example {EXAMPLES}"))
-    count = int(found["count"] or 1)
+    count = int(matched["count"] or 1)
     problems = []
     if not 1 <= count <= MOST_DISKS:
         rule = f"a volume has 1 to {MOST_DISKS} disks"
         problems.append(Problem(place, repr(text), rule, "choose a number in that range"))
     asked: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in (found["arguments"] or "").split(","))):
+    for part in filter(None, (part.strip() for part in (matched["arguments"] or "").split(","))):
         key, value = _argument(part)
         if key is None:
             near = suggestions(part, SWITCHES)
@@ -156,7 +156,7 @@ def parse_disks(text: str, place: str = "DISKS") -> DiskExpression:
     if problems:
         raise UserError(*problems)
     return DiskExpression(
-        name=found["name"],
+        name=matched["name"],
         count=count,
         size_bytes=asked.get("size"),
         iops=asked.get("iops"),

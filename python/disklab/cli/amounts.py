@@ -52,11 +52,11 @@ def workers_of(cluster: str | None, jobs: int | None, emit: Emit) -> Iterator[Wo
 def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         try:
-            known = names()
+            completions = names()
         except (DisklabError, OSError):
             return []
         # The shell takes only what continues the word as it was typed.
-        return [name for name in known if name.startswith(incomplete) and plain(name) == name]
+        return [name for name in completions if name.startswith(incomplete) and plain(name) == name]
 
     return complete
 

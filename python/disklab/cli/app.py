@@ -201,8 +201,8 @@ def _is_open(descriptor: int) -> bool:
 def guarded() -> Iterator[None]:
     """Let no failure of the standard streams end what runs inside.
 
-    At the end it raises MachineError where standard output could not be written. A reader that has
-    seen enough, as `head`, is no failure. Streams that somebody else has put in place stay.
+    At the end it raises MachineError where standard output could not be written. A reader that
+    closes the pipe early, as `head` does, is not a failure. Streams that a caller replaced stay.
     """
     if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:
         yield
@@ -277,9 +277,14 @@ def root(
     """Which disks should my distributed database live on?"""
 
 
+def command_of(words: Sequence[str]) -> str:
+    """Return the command among the words of a command line; empty: there is none."""
+    return next((word for word in words if not word.startswith("-")), "")
+
+
 def check_system(words: Sequence[str]) -> None:
     """Raise MachineError for a command that this system cannot carry out; its help is shown."""
-    name = next((word for word in words if not word.startswith("-")), "")
+    name = command_of(words)
     wanted = name in NEED_LINUX or not {*REHEARSE}.isdisjoint(words)
     if sys.platform == "linux" or not wanted or {"-h", "--help"} & {*words}:
         return
@@ -296,7 +301,7 @@ LEAST_ADDRESS_SPACE = 1_500 << 20
 
 def check_memory(words: Sequence[str]) -> None:
     """Raise MachineError where a limit leaves no room for tables: some libraries abort instead."""
-    name = next((word for word in words if not word.startswith("-")), "")
+    name = command_of(words)
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
     if name in NEED_TABLES and most != resource.RLIM_INFINITY and most < LEAST_ADDRESS_SPACE:
         raise MachineError(

@@ -58,16 +58,16 @@ def calibrate_here(  # noqa: PLR0913 - as the command has them
     if out is None:
         rule = "a calibration of this machine takes minutes, and is of use as a file alone"
         raise UserError(Problem("--out", "(nothing)", rule, "name one: --out here.yaml"))
-    said = notes()
-    say = partial(said.print, style="dim", markup=False)
-    asked = here.Asked(disks, minutes, runs, options, start)
+    progress = notes()
+    say = partial(progress.print, style="dim", markup=False)
+    task = here.Asked(disks, minutes, runs, options, start)
     root, check = root_of(root_part())
     hands = here.Hands()
     if root is not None and check is not None:
         hands = here.Hands(check, partial(divided, root), look_by(root_part()))
-    with RunView(said) as view:
-        status = said.status("simulating")
-        made = here.calibrate(asked, view, say, watching(status), hands)
+    with RunView(progress) as view:
+        status = progress.status("simulating")
+        made = here.calibrate(task, view, say, watching(status), hands)
     out.write_text(calibration_text(made.calibration), encoding="utf-8")
     if as_json:
         print_json(as_object(made, start, out))

@@ -19,7 +19,7 @@ from disklab.databases.asking import Question
 from disklab.databases.log import LogForm
 from disklab.databases.sql import Login, Sql
 from disklab.engine import Account, CqlLogin, CqlQuery
-from disklab.errors import MachineError
+from disklab.errors import MachineError, Problem
 from disklab.hosts.control_group import ControlGroup
 
 # What root writes for a server, and hands over to the user that runs it.
@@ -30,6 +30,20 @@ from disklab.hosts.control_group import ControlGroup
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def closed_program(
+    host: ServerHost, account: Account | None, title: str, name: str, program: Path
+) -> Problem | None:
+    """Return that the server's user may not read its program; None: nothing keeps it from that.
+
+    `title` and `name`: what the database and its program are called.
+    """
+    closed = host.unreadable(account, program)
+    if account is None or closed is None:
+        return None
+    rule = f"{title} runs as the user {account.name}, who may not read it"
+    return Problem(name, str(closed), rule, f"open it (chmod o+rx {closed})")
 
 
 def open_run_dir(run_dir: Path) -> Path:

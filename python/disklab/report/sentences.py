@@ -213,7 +213,8 @@ def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     """Return all candidates in their order, which pairs with the first one do not tell.
 
     Those that carry the offered rate by price, or by their 99th percentile where a price is not
-    known; of a closed loop by rate. Empty: fewer than three have figures, or two carry the rate.
+    known; of a closed loop by rate. Empty: fewer than three have figures, or fewer than two carry
+    the rate.
     """
     usable = [cell for cell in cells if cell.median("ops_per_s") is not None]
     if len(usable) < FEWEST_RANKED:

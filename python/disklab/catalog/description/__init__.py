@@ -364,8 +364,8 @@ def describe_volume(catalog: Catalog, expression: DiskExpression, place: str) ->
     described = describe_disk(catalog, disk.entry)
     bought = list(_bought(catalog, disk.entry, disk, expression.count))
     # What was bought stands in the place of what can be bought.
-    known = {fact["fact"] for fact in bought}
-    facts = [*bought, *(fact for fact in described["facts"] if fact["fact"] not in known)]
+    replaced = {fact["fact"] for fact in bought}
+    facts = [*bought, *(fact for fact in described["facts"] if fact["fact"] not in replaced)]
     price = volume_price(catalog, expression)
     keys = price.source if isinstance(price, Price) else ()
     return described | {

@@ -165,7 +165,7 @@ class Kubectl:
     namespace: str | None = None
 
     def check(self) -> None:
-        """Raise UserError where there is no kubectl."""
+        """Raise UserError if kubectl is not installed."""
         if shutil.which("kubectl") is None:
             rule = "is not on PATH, and disklab reaches clusters through it only"
             way_out = "install it, or run the Job of `disklab kubernetes manifest` elsewhere"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from disklab.database_settings import Setting
 from disklab.databases.installed import WAL_VOLUMES, Installed
-from disklab.databases.place import ServerHost
+from disklab.databases.place import ServerHost, closed_program
 from disklab.databases.protocol import NodePlace, Sizes
 from disklab.databases.record import Needed
 from disklab.databases.this_machine import ThisMachine
@@ -230,10 +230,9 @@ def look_for_etcd(host: ServerHost) -> Installation | Problem:
         value = (text.splitlines() or [program])[0]
         return Problem("database.engine", value, TOO_OLD, "install a newer one")
     account = host.account(USERS)
-    closed = host.unreadable(account, Path(program))
-    if account is not None and closed is not None:
-        rule = f"etcd runs as the user {account.name}, who may not read it"
-        return Problem("etcd", str(closed), rule, f"open it (chmod o+rx {closed})")
+    closed = closed_program(host, account, "etcd", "etcd", Path(program))
+    if closed is not None:
+        return closed
     return Installation(program, version[1], account, host)
 
 

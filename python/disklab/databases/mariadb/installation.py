@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.databases.mariadb.configuration import PORTS
-from disklab.databases.place import ServerHost
+from disklab.databases.place import ServerHost, closed_program
 from disklab.databases.record import Needed
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
@@ -90,10 +90,9 @@ def look_for_mariadb(host: ServerHost) -> Installation | Problem:
         if host.exists(library := Path(folder) / "libgalera_smm.so"):
             paths[GALERA] = str(library)
     account = host.account(USERS)
-    closed = host.unreadable(account, Path(paths[SERVER]))
-    if account is not None and closed is not None:
-        rule = f"MariaDB runs as the user {account.name}, who may not read it"
-        return Problem(SERVER, str(closed), rule, f"open it (chmod o+rx {closed})")
+    closed = closed_program(host, account, "MariaDB", SERVER, Path(paths[SERVER]))
+    if closed is not None:
+        return closed
     return Installation(paths, version[1], account, host)
 
 

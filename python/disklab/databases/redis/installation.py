@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.database_settings import settings_of
-from disklab.databases.place import ServerHost
+from disklab.databases.place import ServerHost, closed_program
 from disklab.databases.record import Needed
 from disklab.databases.redis.configuration import PORTS, REDIS
 from disklab.databases.this_machine import ThisMachine
@@ -63,10 +63,9 @@ def look_for_redis(host: ServerHost) -> Installation | Problem:
         rule = "Redis 7.0 is the first that disklab runs"
         return Problem("database.engine", value, rule, "install a newer one")
     account = host.account(USERS)
-    closed = host.unreadable(account, Path(str(programs[SERVER])))
-    if account is not None and closed is not None:
-        rule = f"Redis runs as the user {account.name}, who may not read it"
-        return Problem(SERVER, str(closed), rule, f"open it (chmod o+rx {closed})")
+    closed = closed_program(host, account, "Redis", SERVER, Path(str(programs[SERVER])))
+    if closed is not None:
+        return closed
     return Installation(str(programs[SERVER]), str(programs[CLIENT]), version[1], account, host)
 
 

@@ -114,7 +114,7 @@ fn line(bytes: &[u8]) -> Result<Option<(&str, usize)>, WireError> {
         };
     };
     let text = shown.get(1..end).unwrap_or_default();
-    let text = std::str::from_utf8(text).map_err(|_| strange("a line that is no text"))?;
+    let text = std::str::from_utf8(text).map_err(|_| strange("a line that is not text"))?;
     Ok(Some((text, end + 2)))
 }
 
@@ -131,7 +131,7 @@ fn length(text: &str, most: usize) -> Result<Option<usize>, WireError> {
 #[allow(clippy::type_complexity)] // one inside the other, as the protocol has it
 fn bulk(bytes: &[u8]) -> Result<Option<(Option<&[u8]>, usize)>, WireError> {
     if bytes.first().is_some_and(|kind| *kind != b'$') {
-        return Err(strange("a part that is no byte string"));
+        return Err(strange("a part that is not a byte string"));
     }
     let Some((text, from)) = line(bytes)? else {
         return Ok(None);

@@ -147,7 +147,7 @@ impl Answers {
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, Failure> {
     text.parse().map_err(|_| Failure {
         kind: "protocol".into(),
-        text: format!("{text} is no number"),
+        text: format!("{text} is not a number"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The load: tables made anew and filled, a piece an operation, so that it goes on beside itself and shows progress.
+//! The load: tables are dropped, made and filled in pieces, one an operation, so that pieces run at once and show progress.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const FINISH: usize = KINDS.len() - 1;
 /// Items or stocks of a piece: a few megabytes, a tenth of a second on a fast disk.
 const ROWS_OF_A_PIECE: u32 = 10_000;
 
-/// Indexes are faster made once than kept. The last step marks the load: whoever finds its row finds all others.
+/// Making indexes at the end is faster than keeping them. The last step marks the load: where its row is, all rows are.
 const STEPS: u64 = 4;
 
 /// A piece of the load.

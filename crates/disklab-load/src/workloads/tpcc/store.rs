@@ -40,7 +40,7 @@ pub trait Store: Connect + Sized {
     /// How a row of the load is written.
     const FORM: Form;
 
-    /// Texts that make the tables anew, and that finish a load, in this order; `$seed` stands for the load's.
+    /// The statements that make the tables, and those that finish a load, in this order; `$seed` stands for the load's seed.
     fn texts() -> (String, [&'static str; 4]);
 
     /// Connects `count` slots; those of a run are ready for transactions.
