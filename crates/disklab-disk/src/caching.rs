@@ -104,7 +104,7 @@ impl Host {
                 let sectors = sectors_of(&part);
                 if !cache.waiting.is_empty() || !cache.has_room(sectors) {
                     if let Some(journal) = &mut self.journal {
-                        journal.arrived(&part, at);
+                        journal.arrived(part, at);
                     }
                     cache.waiting.push_back(part);
                     return self.press(at, out);

@@ -160,7 +160,7 @@ impl Host {
     #[inline]
     pub(crate) fn pass(&mut self, mut part: Part, at: u64, out: &mut Vec<Completion>) {
         if let Some(journal) = &mut self.journal {
-            journal.arrived(&part, at);
+            journal.arrived(part, at);
         }
         let gates = self.lanes[part.lane as usize].route(part.route);
         while let Some(&gate) = gates.get(usize::from(part.step)) {
@@ -168,7 +168,7 @@ impl Host {
                 Passage::Granted => part.step += 1,
                 Passage::Waits(opens_at) => {
                     if let Some(journal) = &mut self.journal {
-                        journal.waits(&part, gate, at);
+                        journal.waits(part, gate, at);
                     }
                     if let Some(opens_at) = opens_at {
                         self.agenda.push(opens_at, Event::Gate(gate));
@@ -188,7 +188,7 @@ impl Host {
             match self.gates[gate as usize].serve(at) {
                 Turn::Granted(mut part) => {
                     if let Some(journal) = &mut self.journal {
-                        journal.goes_on(&part, at);
+                        journal.goes_on(part, at);
                     }
                     part.step += 1;
                     self.pass(part, at, out);
@@ -215,7 +215,7 @@ impl Host {
         let times = self.cache.as_ref().map(|cache| &cache.times);
         let end = at.saturating_add(lane.service_ns(&part, times));
         if let Some(journal) = &mut self.journal {
-            journal.served(&part, at, end);
+            journal.served(part, at, end);
         }
         // Most I/Os are whole, and leave the cache as it is.
         if (volume.profile.caching == Caching::None || part.route == Route::Hit)

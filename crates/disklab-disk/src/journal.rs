@@ -96,12 +96,13 @@ impl Journal {
     }
 
     /// Notes a part that begins its way: it has passed no gate, and does not begin it a second time.
-    pub fn arrived(&mut self, part: &Part, at: u64) {
+    #[cold]
+    pub fn arrived(&mut self, part: Part, at: u64) {
         let begins = part.step == 0 && at >= self.from;
-        if begins && self.drafts.len() < self.most && self.draft(part).is_none() {
+        if begins && self.drafts.len() < self.most && self.draft(&part).is_none() {
             self.under_way += 1;
             self.drafts.push(Draft {
-                part: *part,
+                part,
                 arrived: at,
                 waits: Vec::new(),
                 served: None,
@@ -110,22 +111,25 @@ impl Journal {
     }
 
     /// Notes that a part waits at a gate.
-    pub fn waits(&mut self, part: &Part, gate: u32, at: u64) {
-        if let Some(draft) = self.draft(part) {
+    #[cold]
+    pub fn waits(&mut self, part: Part, gate: u32, at: u64) {
+        if let Some(draft) = self.draft(&part) {
             draft.waits.push((gate, at, at));
         }
     }
 
     /// Notes that the gate where a part waited let it through.
-    pub fn goes_on(&mut self, part: &Part, at: u64) {
-        if let Some((.., until)) = self.draft(part).and_then(|draft| draft.waits.last_mut()) {
+    #[cold]
+    pub fn goes_on(&mut self, part: Part, at: u64) {
+        if let Some((.., until)) = self.draft(&part).and_then(|draft| draft.waits.last_mut()) {
             *until = at;
         }
     }
 
     /// Notes that a part has passed every gate, and when it ends.
-    pub fn served(&mut self, part: &Part, at: u64, ends: u64) {
-        if let Some(draft) = self.draft(part) {
+    #[cold]
+    pub fn served(&mut self, part: Part, at: u64, ends: u64) {
+        if let Some(draft) = self.draft(&part) {
             draft.part.route = part.route;
             draft.served = Some((at, ends));
             self.under_way -= 1;

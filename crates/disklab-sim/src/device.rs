@@ -234,6 +234,7 @@ impl Device {
     }
 
     /// A slot gets its turn with the job's thread, when the job's rate allows it; or has nothing left to do.
+    #[inline]
     fn next(&mut self, now: u64, slot: u32) {
         let job = &mut self.jobs[self.slots[slot as usize].job as usize];
         if job.submitted == job.most {
@@ -276,25 +277,36 @@ impl Device {
             offset
         };
         job.writes += u64::from(kind == WRITE);
-        let (random, buffered) = (fio.random, fio.buffered.clone());
         let first_kind = KINDS.len() * job.section;
         let at = job.base + offset;
+        let buffered = fio.buffered.is_some();
         let state = &mut self.slots[slot as usize];
         (state.start, state.kind) = (now, first_kind + kind);
         self.recorder.started(now);
-        match (buffered, kind) {
-            (None, _) => self.send(now, u64::from(slot), kind, at, len as u32),
-            (Some(_), WRITE) => self.write_pages(now, slot, offset, len),
-            (Some(_), _) if random => {
-                let first = at / PAGE_BYTES * PAGE_BYTES;
-                let end = (at + len).div_ceil(PAGE_BYTES) * PAGE_BYTES;
-                self.send(now, u64::from(slot), READ, first, (end - first) as u32);
-            }
-            (Some(buffered), _) => {
-                self.read_in_order(now, slot, offset, len, u64::from(buffered.read_ahead_bytes));
-            }
+        if buffered {
+            self.submit_buffered(now, slot, kind, offset, len);
+        } else {
+            self.send(now, u64::from(slot), kind, at, len as u32);
         }
         self.schedule(now);
+    }
+
+    /// An I/O of a slot that goes through the page cache.
+    #[inline(never)]
+    fn submit_buffered(&mut self, now: u64, slot: u32, kind: usize, offset: u64, len: u64) {
+        let job = &self.jobs[self.slots[slot as usize].job as usize];
+        let fio = &self.sections[job.section].fio;
+        let window = (fio.buffered.as_ref()).map_or(0, |buffered| buffered.read_ahead_bytes);
+        let at = job.base + offset;
+        if kind == WRITE {
+            self.write_pages(now, slot, offset, len);
+        } else if fio.random {
+            let first = at / PAGE_BYTES * PAGE_BYTES;
+            let end = (at + len).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+            self.send(now, u64::from(slot), READ, first, (end - first) as u32);
+        } else {
+            self.read_in_order(now, slot, offset, len, u64::from(window));
+        }
     }
 
     fn send(&mut self, now: u64, tag: u64, kind: usize, offset: u64, len: u32) {
@@ -373,11 +385,17 @@ impl Device {
         }
     }
 
+    #[inline]
     fn ended(&mut self, now: u64, number: u32) {
-        let Some(index) = (number as usize).checked_sub(self.slots.len()) else {
-            self.complete(now, number);
-            return;
-        };
+        match (number as usize).checked_sub(self.slots.len()) {
+            None => self.complete(now, number),
+            Some(index) => self.ended_own(now, index),
+        }
+    }
+
+    /// An I/O of the kernel's has ended.
+    #[inline(never)]
+    fn ended_own(&mut self, now: u64, index: usize) {
         self.free.push(index as u32);
         match self.kernel[index] {
             Kernel::Flush(number, len) => {
@@ -412,35 +430,43 @@ impl Device {
     }
 
     /// An I/O of a slot is done, as far as its job can see.
+    #[inline(always)]
     fn complete(&mut self, now: u64, slot: u32) {
         let Slot { job, start, kind } = self.slots[slot as usize];
         self.recorder.ended(now, kind, start);
-        let state = &mut self.jobs[job as usize];
-        let section = &mut self.sections[state.section];
+        let section = &mut self.sections[self.jobs[job as usize].section];
         section.last_end = now;
-        if kind % KINDS.len() == WRITE {
-            state.writes_since_sync += 1;
+        if section.fio.sync.is_none() || !self.sync(now, slot) {
+            self.next(now, slot);
         }
-        if let Some(sync) = &section.fio.sync {
-            let due = state.writes_since_sync >= sync.every;
-            if due && kind % KINDS.len() == WRITE && state.syncing.is_none() {
-                state.writes_since_sync = 0;
-                // Blocks that were written before change neither the file's size nor its extents.
-                let logs = !sync.data_only || state.writes <= section.blocks;
-                state.syncing = Some((slot, if logs { sync.journal_writes } else { 0 }));
-                let sync_kind = kind - WRITE + SYNC;
-                let state = &mut self.slots[slot as usize];
-                (state.start, state.kind) = (now, sync_kind);
-                self.recorder.started(now);
-                self.flush(now, job);
-                if self.jobs[job as usize].pages.writing_bytes == 0 {
-                    self.journal(now, job);
-                }
-                self.schedule(now);
-                return;
-            }
+    }
+
+    /// Has a slot sync what its job wrote, when that is due; false: it is not.
+    #[inline(never)]
+    fn sync(&mut self, now: u64, slot: u32) -> bool {
+        let Slot { job, kind, .. } = self.slots[slot as usize];
+        let state = &mut self.jobs[job as usize];
+        let section = &self.sections[state.section];
+        let wrote = kind % KINDS.len() == WRITE;
+        state.writes_since_sync += u32::from(wrote);
+        let Some(sync) = section.fio.sync.as_ref().filter(|sync| {
+            wrote && state.writes_since_sync >= sync.every && state.syncing.is_none()
+        }) else {
+            return false;
+        };
+        state.writes_since_sync = 0;
+        // Blocks that were written before change neither the file's size nor its extents.
+        let logs = !sync.data_only || state.writes <= section.blocks;
+        state.syncing = Some((slot, if logs { sync.journal_writes } else { 0 }));
+        let state = &mut self.slots[slot as usize];
+        (state.start, state.kind) = (now, kind - WRITE + SYNC);
+        self.recorder.started(now);
+        self.flush(now, job);
+        if self.jobs[job as usize].pages.writing_bytes == 0 {
+            self.journal(now, job);
         }
-        self.next(now, slot);
+        self.schedule(now);
+        true
     }
 
     /// The data of a sync are on the disk, or a part of the journal: writes the next part, or ends the sync.
