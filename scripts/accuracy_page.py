@@ -36,13 +36,13 @@ from disklab.prediction.against import FIGURES, ComparedCell, Comparison, compar
 from disklab.prediction.against import figures as figures_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import SEARCHED, levels, study_of, under_way, why_not_counted
-from disklab.prediction.fingerprint import differ, fingerprint
-from disklab.prediction.mechanisms import MECHANISMS, NOT_IN_STUDIES, SINGLE_SERVERS_ALONE
 from disklab.prediction.search import STEP_NS
 from disklab.results import TrialResult
 from disklab.results.bands import told
 
+from scripts.fingerprint import differ, fingerprint
 from scripts.leagues import leagues
+from scripts.mechanisms import MECHANISMS, NOT_IN_STUDIES, SINGLE_SERVERS_ALONE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"

@@ -12,7 +12,7 @@ from typing import Any
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.process import simulate
-from disklab.prediction.cells import database_of, with_parameters
+from disklab.prediction.cells import database_part, with_parameters
 from disklab.prediction.counted import prepare_rehearsed, rehearsed_trials
 from disklab.procedures.jobs import QUICK, Seeds
 from disklab.results import Share
@@ -132,9 +132,7 @@ def predictions(lines: Mapping[str, Line], folder: Path) -> dict[str, Told]:
 
 def work_of(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the workload of a job."""
-    key = database_of({**job})
-    assert key is not None
-    work: dict[str, Any] = job[key]["workload"]
+    work: dict[str, Any] = database_part({**job})["workload"]
     return work
 
 
@@ -215,9 +213,7 @@ def job_of(trial: Trial, cpus: int) -> dict[str, Any]:
     package = _package(trial.spec.database.engine)
     prepared = prepare_rehearsed(trial, load_catalog(), package, "campaigns/truth", QUICK)
     assert prepared.job is not None, prepared.reasons
-    key = database_of(prepared.job)
-    assert key is not None
-    prepared.job[key]["cluster"]["cores"] = cpus
+    database_part(prepared.job)["cluster"]["cores"] = cpus
     return prepared.job
 
 

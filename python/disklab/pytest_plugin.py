@@ -47,8 +47,7 @@ class CloudDisk:
         """Return all that the engine tells of it: limits, credits, latencies, faults."""
         from disklab.privilege.volumes import Show, perform  # noqa: PLC0415
 
-        view: View | None = perform(None, Show(self._made.name, self._made.host)).view
-        assert view is not None, "it is what was asked for"
+        view: View = perform(None, Show(self._made.name, self._made.host))
         return view
 
     def counts(self) -> Counts:

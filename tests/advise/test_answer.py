@@ -11,9 +11,8 @@ import pytest
 from disklab import spec
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import Candidate, Field, field_of
-from disklab.advice.options import DisksAlone, Option
+from disklab.advice.options import DisksAlone, Option, ranked
 from disklab.advice.question import Question, question_of
-from disklab.advice.ranking import ranked
 from disklab.catalog import load_catalog
 from disklab.cli.advise import table_of
 from disklab.databases.calibration import calibration_for

@@ -14,7 +14,7 @@ from disklab.databases import Conditions, provision
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.compactions import activity
 from disklab.databases.cassandra.jolokia import STORAGE
-from disklab.databases.cassandra.table import statements
+from disklab.databases.cassandra.settings import statements
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError

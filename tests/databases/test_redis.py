@@ -16,18 +16,17 @@ import pytest
 from disklab import spec
 from disklab.database_settings import Setting, settings_of
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
-from disklab.databases.redis.cluster import COUNTERS, METRICS, NEVER_COLD, Redis
+from disklab.databases.redis.cluster import COUNTERS, LOG, METRICS, NEVER_COLD, Redis
 from disklab.databases.redis.configuration import (
     LEAST_DATA,
     PORT,
     PORTS,
     ServerFiles,
     as_text,
+    find_redis,
     plan_memory,
     server_settings,
 )
-from disklab.databases.redis.installation import find_redis
-from disklab.databases.redis.server import LOG
 from disklab.databases.sql import Sql
 from disklab.engine.load import (
     ClosedLoop,

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from disklab import knob as page
 from disklab import spec
 from disklab.cli.app import app
 from disklab.errors import MachineError
-from disklab.knob import page
 from disklab.report import what_if
 from disklab.report.files import write_what_if
 from disklab.report.page import what_if_link

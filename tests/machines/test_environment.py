@@ -11,7 +11,7 @@ from disklab.databases.etcd.cluster import LOG
 from disklab.databases.protocol import NodePlace
 from disklab.databases.this_machine import DatabaseProcess
 from disklab.hosts.control_group import MARK
-from disklab.machines.environment import KEPT, minimal
+from disklab.machines.child import KEPT, minimal
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
 from disklab.workloads.sysbench.driver import environment

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from disklab.errors import MachineError
 from disklab.machines import ssh
-from disklab.machines.environment import KEPT
+from disklab.machines.child import KEPT
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import SshChild, SshMachine
 

@@ -57,14 +57,14 @@ def nest(machine: LocalMachine, busy: PurePosixPath | None = COUNTERS) -> Nest:
 def test_a_disk_that_rests_is_waited_for() -> None:
     clock = Sleeps()
     machine = Counters([1000, 1400, 1650, 1655])
-    assert canary.wait_until_quiet(nest(machine), clock)
+    assert canary.wait_until_quiet(nest(machine), COUNTERS, clock)
     assert clock.waited == [canary.QUIET_LOOK_S] * 3
 
 
 def test_a_disk_that_never_rests_is_not_waited_for_longer_than_a_trial_may() -> None:
     clock = Sleeps()
     machine = Counters([at * 400 for at in range(100)])
-    assert not canary.wait_until_quiet(nest(machine), clock)
+    assert not canary.wait_until_quiet(nest(machine), COUNTERS, clock)
     assert clock.monotonic() == canary.MOST_QUIET_WAIT_S
 
 

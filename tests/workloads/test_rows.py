@@ -16,6 +16,8 @@ from disklab.engine.load import (
     RowsWorkload,
 )
 from disklab.spec import TrialSpec
+from disklab.spec.amounts import WrongKindError
+from disklab.spec.model import Workload
 from disklab.workloads.rows import Rows, fill_job, measure_job
 
 TARGET = {"protocol": "cql", "contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}
@@ -101,10 +103,9 @@ def test_a_procedure_may_raise_the_threads(tmp_path: Path) -> None:
 
 def test_a_workload_without_rows_is_a_bug(tmp_path: Path) -> None:
     asked = trial(tmp_path, "{threads: 64}")
-    without = asked.model_copy(
-        update={"workload": asked.workload.model_copy(update={"operations": None})}
-    )
-    with pytest.raises(ValueError, match="no rows"):
+    tpcc = Workload.model_validate({"tpcc": {"warehouses": 1, "connections": 1}})
+    without = asked.model_copy(update={"workload": tpcc})
+    with pytest.raises(WrongKindError, match="no Operations"):
         measure_job(without, TARGET, 500, seed=9)
 
 

@@ -14,10 +14,9 @@ from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate, field_of
 from disklab.advice.levers import COLLECTOR, COMPACTION, in_words, rooms, singly
-from disklab.advice.options import Lever, Option, disks_alone, levers_of, short
+from disklab.advice.options import Lever, Option, disks_alone, levers_of, ranked, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
-from disklab.advice.ranking import ranked
 from disklab.advice.search import (
     Ladder,
     Simulator,
@@ -420,8 +419,7 @@ def grown(question: Question) -> list[tuple[str, Question]]:
     """Return the question with a higher rate, and with more data."""
     tree = question.tree
     load = tree["workload"]["load"]
-    assert question.spec.workload.load is not None
-    rate = (question.spec.workload.load.rate_per_s or 0) * MORE_LOAD
+    rate = question.rate_per_s * MORE_LOAD
     asked = {key: value for key, value in tree["require"].items() if key != "rate"}
     more_load = {
         **tree,

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from disklab.advice.candidates import Field
-from disklab.advice.options import Option, short
+from disklab.advice.options import Option, groups, short
 from disklab.advice.present import Present, present_of
 from disklab.advice.question import Question
-from disklab.advice.ranking import groups
 from disklab.advice.search import Ladder
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price

@@ -76,7 +76,7 @@ class Machine:
 
     host: HostProfile
     page_cache: int
-    cores: int
+    cores: float
 
 
 def ceiling(
@@ -126,7 +126,7 @@ def _path(
             yield "VM uncached", limit, 1, to_disk
 
 
-def cpu_ceiling(spec: TrialSpec, cores: int, calibration: Calibration) -> Ceiling:
+def cpu_ceiling(spec: TrialSpec, cores: float, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
     work, costs = spec.workload.the_operations, calibration.values()
     if facts_of(spec.the_database.engine).primary:

@@ -218,10 +218,8 @@ class _Shop:
     @property
     def settings(self) -> dict[str, Any]:
         """What another number of nodes changes in the file."""
-        own = self.question.spec.cluster
-        assert own is not None
-        nodes = self.spec.the_cluster.nodes
-        return {} if nodes == own.nodes else {NODES: nodes}
+        own, nodes = self.question.spec.the_cluster.nodes, self.spec.the_cluster.nodes
+        return {} if nodes == own else {NODES: nodes}
 
     def price(self, expression: str) -> float | None:
         """Return what a volume costs a month; None: nobody says it in USD."""
@@ -359,8 +357,7 @@ def _round(amount: float) -> int:
 
 def _reads_of_node(question: Question, spec: TrialSpec) -> float:
     """Return the reads a second of one node."""
-    assert spec.workload.load is not None
-    rate = (spec.workload.load.rate_per_s or 0) * (1 + question.require.head_room_ratio)
+    rate = question.rate_per_s * (1 + question.require.head_room_ratio)
     return rate * spec.workload.the_operations.read * copies_read(spec) / serving_nodes(spec)
 
 
@@ -395,10 +392,11 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     if spec.before.credits_ratio == 0 and has_credits(made):
         host = without_credits(made)
         made = replace(made, host=host, volume=host.volumes[0])
-    strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
+    strength = strength_of(made, seconds_of(spec), vm)
     own = next(iter(shop.rooms))
     fixed = shop.settings | ({} if own in fits else {COMPACTION: fits[0]})
-    option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed, lossy(spec, disks))
+    lost = lossy(question, disks)
+    option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed, lost)
     reason = _hopeless(question, option, shop.calibration)
     if reason:
         found.ruled_out[option.name] = reason
@@ -406,11 +404,10 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
         found.candidates.append(option)
 
 
-def lossy(spec: TrialSpec, disks: Disks) -> bool:
+def lossy(question: Question, disks: Disks) -> bool:
     """Return whether data on these disks are gone with one VM, which the promise forbids."""
-    assert spec.require is not None
-    copies = spec.database.replication_factor if spec.database is not None else 1
-    allowed = spec.require.durability == MAY_BE_LOST
+    copies = question.spec.the_database.replication_factor
+    allowed = question.require.durability == MAY_BE_LOST
     return disks.kind in LOCAL and copies == 1 and not allowed
 
 
@@ -429,19 +426,16 @@ def too_weak(
 
     `reads`: disk reads of an operation at least, where a simulation has shown it.
     """
-    vm = option.made.vm
-    assert vm is not None
     spec = spec_of(question.spec, option)
-    memory = cache_bytes(spec, vm.facts.mem_gib, calibration)
-    machine = Machine(option.made.host, memory, vm.facts.vcpu)
+    memory = cache_bytes(spec, option.strength.memory_gib, calibration)
+    machine = Machine(option.made.host, memory, option.strength.cores)
     most = ceiling(spec, machine, calibration, reads)
     return f"{most.limit} is too low" if most.per_s < _wanted(question) else ""
 
 
 def _wanted(question: Question) -> float:
     """Return the rate below which a limit rules an option out."""
-    load = question.spec.workload.load
-    return (load.rate_per_s or 0) * SLACK if load is not None else 0.0
+    return question.rate_per_s * SLACK
 
 
 def has_credits(made: Resolution) -> bool:

@@ -92,7 +92,7 @@ def content(advice: Advice) -> dict[str, Any]:
     """Return what the page's script works with; money in USD a month, times in milliseconds."""
     question = advice.question
     required = required_of(question.spec.model_dump(mode="json")) or Required()
-    rate = question.spec.workload.load.rate_per_s if question.spec.workload.load else None
+    rate = question.rate_per_s or None
     seen = {one.candidate.name for one in advice.options}
     quick: dict[str, Tried] = {}
     for ladder in advice.ladders:

@@ -11,7 +11,15 @@ from disklab.advice.levers import in_words
 from disklab.advice.options import Option, short
 from disklab.advice.question import Question
 from disklab.advice.strength import strength_of
-from disklab.catalog import HostRequest, VolumeRequest, load_catalog, parse_disks, resolve
+from disklab.catalog import (
+    HostRequest,
+    Places,
+    VolumeRequest,
+    find_vm,
+    load_catalog,
+    parse_disks,
+    resolve,
+)
 from disklab.catalog.price import NoPrice, vm_price, volume_price
 from disklab.errors import UserError
 from disklab.results.required import Outcome, only_durability
@@ -207,12 +215,11 @@ def candidate_of(question: Question) -> Candidate | str:
         made = resolve(load_catalog(), HostRequest(vm=cluster.vm), request)
     except UserError as error:
         return str(error.problems[0])
-    vm = made.vm
-    assert vm is not None
     if spec.before.credits_ratio == 0:
         host = without_credits(made)
         made = replace(made, host=host, volume=host.volumes[0])
-    strength = strength_of(made, seconds_of(spec), vm.facts.net_mbit_per_s)
+    vm = find_vm(load_catalog(), cluster.vm, Places())
+    strength = strength_of(made, seconds_of(spec), vm)
     kind = parse_disks(data.disks).name
     disks = Disks(data.disks, kind, data.caching)
     return Candidate(cluster.vm, disks, _price(question) or 0.0, strength, made)

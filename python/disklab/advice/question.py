@@ -45,6 +45,12 @@ class Question:
     observed: Observed | None = None
     """What was seen of the database that runs, if the file is of one."""
 
+    @property
+    def rate_per_s(self) -> float:
+        """The operations a second that are offered; 0: threads are."""
+        load = self.spec.workload.load
+        return (load.rate_per_s or 0.0) if load is not None else 0.0
+
     def experiment(self, levels: dict[str, dict[str, Any]]) -> Experiment:
         """Return the experiment that compares these options; each has what it changes."""
         return parse(self.text(levels), self.path)

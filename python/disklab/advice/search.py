@@ -19,8 +19,8 @@ import numpy as np
 
 from disklab.advice.candidates import NODES, Candidate, Field, too_weak
 from disklab.advice.levers import COLLECTOR, collectors, singly, tuned
+from disklab.advice.options import ALIKE_RATIO
 from disklab.advice.question import FACTOR, Question
-from disklab.advice.ranking import ALIKE_RATIO
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
@@ -34,10 +34,10 @@ from disklab.results.required import (
     Kept,
     Outcome,
     Required,
+    Specified,
     carried_ratio,
     fullest,
-    kept,
-    required_of,
+    judge,
 )
 from disklab.results.seconds import storage_p99_ms
 from disklab.spec import TrialSpec
@@ -156,13 +156,11 @@ class Ladder:
         The search goes on among what it had left aside as dearer, below a price, and by the promise
         as it is: the slack of a quick run let the wrong one pass.
         """
-        assert self.best is not None
-        self.rejected.append(self.best.candidate)
+        self.rejected += [] if self.best is None else [self.best.candidate]
         self.look_again(below_usd)
 
     def confirm(self, quick: Tried) -> None:
         """Take in what became at quick fidelity of the best, which was a sketch."""
-        assert self.best is not None
         self.tried = [one for one in self.tried if one is not self.best] + [quick]
         if self.passes(quick):
             self.best = quick
@@ -316,14 +314,11 @@ class Simulator:
         return cells
 
     def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
-        required = required_of(spec)
-        assert required is not None
         # A lost node is simulated for the finalists alone, and what is lost with a VM is told of
         # them, beside what the option could do.
-        required = required.model_copy(update={"recovery_s": None, "durability": MAY_BE_LOST})
-        told, loose = kept(required, [result]), kept(loosened(required), [result])
-        assert told is not None
-        assert loose is not None
+        quick = {"recovery_s": None, "durability": MAY_BE_LOST}
+        required = Specified.model_validate(spec).required().model_copy(update=quick)
+        told, loose = judge(required, [result]), judge(loosened(required), [result])
         return Tried(candidate, result, told, loose.outcome is Outcome.MET)
 
 
@@ -402,12 +397,12 @@ def come_as_near(ladders: Sequence[Ladder], simulator: Simulator) -> None:
 
     Of the nearest kinds, by halves of the prices of what was never tried.
     """
-    near = [one for one in ladders if one.nearest and not one.nearest.candidate.lossy]
-    near.sort(key=lambda one: one.nearest.miss if one.nearest else 0.0)
-    for ladder in near[:NEAR_KINDS]:
-        assert ladder.nearest is not None
+    near = [(one, nearest) for one in ladders if (nearest := one.nearest)]
+    near = [(one, nearest) for one, nearest in near if not nearest.candidate.lossy]
+    near.sort(key=lambda pair: pair[1].miss)
+    for ladder, nearest in near[:NEAR_KINDS]:
         least = min(one.miss for one in ladder.tried)
-        ladder.look_again(ladder.nearest.candidate.usd_per_month, ruled_out=False)
+        ladder.look_again(nearest.candidate.usd_per_month, ruled_out=False)
         for _ in range(MOST_HALVES):
             if not ladder.alive:
                 break

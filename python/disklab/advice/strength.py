@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from disklab.advice.bounds import sustained
 from disklab.catalog import Resolution
+from disklab.catalog.load import VmEntry
 from disklab.catalog.profile import Limit
 
 UNLIMITED = float("inf")
@@ -22,6 +23,11 @@ class Strength:
     uncached budgets, and all disks together; host cache and volume in bytes."""
     kinds: tuple[str, ...]
     """Latency profiles of disks and host cache: options of different kinds are not compared."""
+
+    @property
+    def cores(self) -> float:
+        """Cores of a node."""
+        return self.amounts[0]
 
     @property
     def memory_gib(self) -> float:
@@ -45,10 +51,9 @@ MOST_READS = 100_000.0
 """Disks beyond this many reads a second and node are equally strong: their processors are not."""
 
 
-def strength_of(made: Resolution, seconds: float, net_mbit_per_s: int | None) -> Strength:
+def strength_of(made: Resolution, seconds: float, vm: VmEntry) -> Strength:
     """Return the strength of a volume on a VM over a run of some seconds."""
-    vm, host, volume = made.vm, made.host, made.volume
-    assert vm is not None
+    host, volume, net_mbit_per_s = made.host, made.volume, vm.facts.net_mbit_per_s
     disk, count = volume.disks[0], len(volume.disks)
     disks = tuple(amount * count for amount in four(disk.limits, seconds))
     cached, uncached = four(host.cached, seconds), four(host.uncached, seconds)

@@ -97,8 +97,6 @@ def volume_price(
         note = "comes with the VM, and is in its price"
         return Price(0.0, "any", "", (), "published", note)
     disk = provision(catalog, expression, Terms(size_bytes=size_bytes))
-    if disk.entry is None:
-        raise AssertionError("only local disks have no entry, and those are handled above")
     listed = list_price(catalog, disk.entry, region, terms)
     if listed is None:
         return _no_price(catalog, disk.entry)
@@ -131,8 +129,6 @@ def vm_price(
     Raises UserError for an unknown name.
     """
     entry = find_vm(catalog, vm, Places(vm="VM"))
-    if entry is None:
-        raise AssertionError("a name was given")
     lists = [
         (prices, prices.vms[entry.name]) for prices in catalog.prices if entry.name in prices.vms
     ]

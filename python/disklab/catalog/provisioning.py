@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB, Formula, Rate, VmLimit
 from disklab.catalog.facts import Burst as BurstFacts
-from disklab.catalog.load import Catalog, DiskEntry, VmEntry
+from disklab.catalog.load import Catalog, DiskEntry, VmEntry, cite
 from disklab.catalog.profile import Burst, DiskProfile, Limit, Scope, Unit, latency_profile
 from disklab.catalog.quantity import DiskExpression, about_bytes, format_rate
 from disklab.catalog.suggest import did_you_mean
@@ -182,14 +181,19 @@ PERFORMANCE_PLUS_GIB = 513
 
 
 @dataclass(frozen=True)
-class Provisioned:
-    """One disk of a volume."""
+class DiskOfVolume:
+    """One disk of a volume; this alone is known of those that a VM brings along."""
 
     profile: DiskProfile
     size_bytes: int
     latency_name: str
-    entry: DiskEntry | None
-    """None for disks that a VM brings along."""
+
+
+@dataclass(frozen=True)
+class Provisioned(DiskOfVolume):
+    """A disk that is bought."""
+
+    entry: DiskEntry
     iops: int | None = None
     """What is bought; None: the disk has no such limit of its own."""
     bytes_per_s: int | None = None

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import overload
 
-from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB
-from disklab.catalog.load import Catalog, VmEntry
+from disklab.catalog.load import Catalog, VmEntry, cite
 from disklab.catalog.profile import (
     CacheProfile,
     Caching,
@@ -22,6 +22,7 @@ from disklab.catalog.profile import (
     latency_profile,
 )
 from disklab.catalog.provisioning import (
+    DiskOfVolume,
     Provisioned,
     Terms,
     cached_limits,
@@ -118,12 +119,20 @@ class _Asked:
 
     catalog: Catalog
     expression: DiskExpression
-    disks: Provisioned
+    disks: DiskOfVolume
     vm: VmEntry | None
     host: HostRequest
     volume: VolumeRequest
     attached: AttachedDisks
     places: Places
+
+
+@overload
+def find_vm(catalog: Catalog, name: str, places: Places) -> VmEntry: ...
+
+
+@overload
+def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | None: ...
 
 
 def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | None:
@@ -195,7 +204,8 @@ def _known(
 ) -> _Asked:
     """Look the names up. Raises UserError when the VM, the disks or both are impossible."""
     problems: list[Problem] = []
-    vm, disks = None, None
+    vm: VmEntry | None = None
+    disks: DiskOfVolume | None = None
     try:
         vm = find_vm(catalog, host.vm, places)
     except UserError as error:
@@ -266,7 +276,7 @@ def cache_bytes(vm: VmEntry, request: HostRequest) -> int | None:
 
 def _local(
     catalog: Catalog, expression: DiskExpression, vm: VmEntry, places: Places
-) -> Provisioned:
+) -> DiskOfVolume:
     """Return what a VM brings along: temp disk, NVMe disk, ephemeral OS disk."""
     name, value = expression.name, str(expression)
     problems = []
@@ -308,7 +318,7 @@ def _local(
         limits=nvme_limits(vm) if name == "nvme" else [],
         latency=latency_profile(catalog, vm.series.latency[path]),
     )
-    return Provisioned(profile, size, vm.series.latency[path], None)
+    return DiskOfVolume(profile, size, vm.series.latency[path])
 
 
 def _local_bytes(vm: VmEntry, name: str) -> int:
@@ -343,9 +353,9 @@ def _vm_problems(asked: _Asked) -> Iterator[Problem]:
         return
     source = cite(catalog, vm.series.provenance)
     yield from _count_problems(asked, vm, source)
-    entry = asked.disks.entry
-    if entry is None:
+    if not isinstance(asked.disks, Provisioned):
         return
+    entry = asked.disks.entry
     if entry.family.needs_premium_storage and not vm.series.premium_storage:
         rule = f"{vm.name} takes no premium storage ({source})"
         able = sorted(v.name for v in catalog.vms.values() if v.series.premium_storage)
@@ -383,11 +393,11 @@ def _caching_problems(asked: _Asked) -> Iterator[Problem]:
     catalog, vm, disks, places = asked.catalog, asked.vm, asked.disks, asked.places
     place, value = places.caching, asked.volume.caching
     none = f"use {_written(places.caching, 'None')}"
-    entry = disks.entry
-    if entry is None:
+    if not isinstance(disks, Provisioned):
         rule = f"{asked.expression.name!r} lies on the host itself, with no host cache before it"
         yield Problem(place, value, rule, none)
         return
+    entry = disks.entry
     source = cite(catalog, entry.family.provenance, "host_cache_max_gib")
     most = entry.family.host_cache_max_gib
     if most is None:

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 # Below this likeness a suggestion puzzles more than it helps (difflib's own default).
 CUTOFF = 0.6
+MOST = 3
+"""Names that are told."""
 LONGEST = 200
 """Letters; nothing that is known has a longer name, and the search takes time by length."""
 
 
-def suggestions(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+def suggestions(word: str, known: Iterable[str]) -> list[str]:
     """Return the known names nearest to `word`, best first.
 
     A name without its vendor or with other capitals (`p30`) finds `azure/P30`.
@@ -23,12 +25,12 @@ def suggestions(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     wanted = _short(word)
     same = [name for name in names if short[name] == wanted]
     if same:
-        return same[:most]
+        return same[:MOST]
     by_short: dict[str, list[str]] = {}
     for name in names:
         by_short.setdefault(short[name], []).append(name)
-    near = difflib.get_close_matches(wanted, by_short, n=most, cutoff=CUTOFF)
-    return [name for match in near for name in by_short[match]][:most]
+    near = difflib.get_close_matches(wanted, by_short, n=MOST, cutoff=CUTOFF)
+    return [name for match in near for name in by_short[match]][:MOST]
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:

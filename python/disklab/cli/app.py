@@ -33,27 +33,27 @@ ROOMS = {
     "predict": "predict",
     "observe": "observe",
     "advise": "advise",
-    "prices": "prices",
+    "prices": "catalog:prices",
     "calibrate": "calibrate",
     "probe": "probe",
     "rehearse": "rehearse",
     "measure": "measure",
-    "cloud": "cloud",
-    "kubernetes": "kubernetes",
+    "cloud": "cloud:clouds",
+    "kubernetes": "cloud:kubernetes",
     "reproduce": "reproduce",
     "report": "report",
-    "serve": "serve",
-    "knob": "knob",
-    "import": "import_results",
+    "serve": "report:serve",
+    "knob": "report:knob",
+    "import": "fio_files:import_results",
     "doctor": "doctor",
     "clean": "clean",
-    "disk": "disk",
+    "disk": "disk:app",
     "run": "run",
-    "experiment": "experiment",
+    "experiment": "experiment:app",
 }
 """The module of each command, in the order of the help.
 
-It has a function of its own name, or an `app` with commands below it.
+It has a function of the module's name, or one behind the colon, or a group of commands there.
 """
 
 
@@ -78,17 +78,17 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
-def imported(name: str, module_name: str) -> AnyCommand:
-    """Return the command of a module of this package."""
-    module = import_module(f"disklab.cli.{module_name}")
-    below = getattr(module, "app", None)
-    if below is not None:
-        group = typer.main.get_group(below)
+def imported(name: str, place: str) -> AnyCommand:
+    """Return the command of a module of this package, `module` or `module:name`."""
+    module, _, own_name = place.partition(":")
+    made = getattr(import_module(f"disklab.cli.{module}"), own_name or module)
+    if isinstance(made, typer.Typer):
+        group = typer.main.get_group(made)
         group.name = name
         tell_exit_codes(group, name)
         return group
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    single.command(name)(getattr(module, module_name))
+    single.command(name)(made)
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
     tell_exit_codes(command, name)

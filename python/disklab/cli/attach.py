@@ -17,7 +17,7 @@ from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib, 
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, print_json, warn
 from disklab.cli.root_part import root_part
-from disklab.engine import LimitCounters, View, VolumeCounters
+from disklab.engine import CacheCounters, LimitCounters, View, VolumeCounters
 from disklab.hosts import attach as attaching
 from disklab.interrupts import ended_once
 from disklab.privilege.volumes import Attach, perform
@@ -35,7 +35,7 @@ def view_table(view: View, before: View | None, seconds: float) -> RenderableTyp
     )
     parts: list[RenderableType] = [title, _operations(view, before, seconds), _limits(view)]
     if view.counters.cache is not None:
-        parts.append(_cache(view.counters))
+        parts.append(_cache(view.counters.cache, hit_ratio(view.counters)))
     parts.append(Text.assemble("waits now for: ", (binding(view.counters), "bold")))
     emulator = view.emulator
     late = emulator.late_replies / emulator.replies if emulator.replies else 0.0
@@ -116,9 +116,7 @@ def _credits(limit: LimitCounters) -> str:
     return f"{shown} ({left / capacity:.0%})" if capacity else shown
 
 
-def _cache(counters: VolumeCounters) -> str:
-    cache, ratio = counters.cache, hit_ratio(counters)
-    assert cache is not None  # asked by the caller
+def _cache(cache: CacheCounters, ratio: float | None) -> str:
     served = "no reads yet" if ratio is None else f"{ratio:.1%} of reads hit"
     return (
         f"host cache: {served}, {about_bytes(cache.cached_bytes)} held, "

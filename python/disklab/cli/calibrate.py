@@ -233,10 +233,10 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab calibrate --here --out here.yaml[/bold]
     """
     # Loaded here because it brings SciPy and polars.
-    from disklab.prediction import Options, calibration_for, read_calibration  # noqa: PLC0415
+    from disklab.databases.calibration import package_calibration, read_calibration  # noqa: PLC0415
+    from disklab.prediction import Options  # noqa: PLC0415
 
-    start = read_calibration(calibration) if calibration else calibration_for("cassandra")
-    assert start is not None
+    start = read_calibration(calibration) if calibration else package_calibration("cassandra")
     if out is not None and out.exists():
         rule = "is there already, and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "name another file"))

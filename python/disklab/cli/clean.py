@@ -91,7 +91,7 @@ def clean_measurements(*, dry_run: bool, quiet: bool) -> list[tuple[str, bool]]:
 
     if not any(True for _ in remembered()):
         return []
-    from disklab.measurement.left import clean_left  # noqa: PLC0415
+    from disklab.measurement.preparation import clean_left  # noqa: PLC0415
 
     told = []
     for line, fine in clean_left(dry_run=dry_run):

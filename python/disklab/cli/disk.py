@@ -22,7 +22,19 @@ from disklab.engine import View
 from disklab.errors import Problem, UserError
 from disklab.hosts import changes
 from disklab.hosts.running import Listed
-from disklab.privilege.volumes import Cache, Detach, Fail, Found, ListAll, Set, Show, perform
+from disklab.privilege.volumes import (
+    Cache,
+    Cached,
+    Changed,
+    Detach,
+    Detached,
+    Fail,
+    ListAll,
+    Named,
+    Set,
+    Show,
+    perform,
+)
 
 # How commands name an attached volume.
 
@@ -56,15 +68,14 @@ def _range(text: str) -> tuple[int, int]:
         raise UserError(Problem("--range", repr(text), str(error), way_out)) from None
 
 
-def _tell(found: Found, json: bool) -> None:
-    cache = found.cache
-    assert cache is not None, "it is what was asked for"
+def _tell(cached: Cached, json: bool) -> None:
+    cache = cached.cache
     if json:
-        print_json({"volume": found.volume, "cache": cache.model_dump()})
+        print_json({"volume": cached.volume, "cache": cache.model_dump()})
         return
     dirty = f", {about_bytes(cache.dirty_bytes)} of it dirty" if cache.dirty_bytes else ""
     held = about_bytes(cache.cached_bytes)
-    console().print(f"{found.volume}: {held} in the host cache{dirty}")
+    console().print(f"{cached.volume}: {held} in the host cache{dirty}")
 
 
 @host_cache.command()
@@ -84,8 +95,8 @@ def warm(
     """
     wanted = [_range(text) for text in ranges] if ranges else None
     with progress() as told:
-        found: Found = perform(root_part(), Cache(volume, host, "warm", wanted), told)
-    _tell(found, json)
+        cached: Cached = perform(root_part(), Cache(volume, host, "warm", wanted), told)
+    _tell(cached, json)
 
 
 @host_cache.command()
@@ -144,8 +155,7 @@ def show(
     """
 
     def look() -> View:
-        view: View | None = perform(root_part(), Show(volume, host)).view
-        assert view is not None, "it is what was asked for"
+        view: View = perform(root_part(), Show(volume, host))
         return view
 
     if json:
@@ -203,14 +213,13 @@ def set_(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if wish == changes.WishedChange() and kib is None:
         rule = "nothing to change was given"
         raise UserError(Problem("disk set", repr(volume), rule, "see `disklab disk set --help`"))
-    found: Found = perform(root_part(), Set(volume, host, wish, kib, loaded(files)))
-    profile = found.profile
-    assert profile is not None, "it is what was asked for"
+    changed: Changed = perform(root_part(), Set(volume, host, wish, kib, loaded(files)))
+    profile = changed.profile
     if json:
         print_json({"profile": profile.model_dump(), "read_ahead_kib": kib})
         return
     limits = changes.describe_limits(profile.disks[0].limits)
-    console().print(f"{found.volume}: {limits}; caching {profile.caching}")
+    console().print(f"{changed.volume}: {limits}; caching {profile.caching}")
 
 
 @app.command(
@@ -240,11 +249,11 @@ def fail(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Break a volume, or mend it."""
     wanted = changes.fault_of(fault, value, disk)
-    found: Found = perform(root_part(), Fail(volume, host, fault, value, disk))
+    broken: Named = perform(root_part(), Fail(volume, host, fault, value, disk))
     if json:
-        print_json({"volume": found.volume, "fault": wanted})
+        print_json({"volume": broken.volume, "fault": wanted})
         return
-    console().print(f"{found.volume}: {changes.FAULTS[fault].split(':')[0]}")
+    console().print(f"{broken.volume}: {changes.FAULTS[fault].split(':')[0]}")
 
 
 @app.command()
@@ -261,10 +270,10 @@ def detach(
     Example: [bold]disklab disk detach data[/bold]
     """
     with progress() as told:
-        found: Found = perform(root_part(), Detach(volume, host, delete_data), told)
+        gone: Detached = perform(root_part(), Detach(volume, host, delete_data), told)
     if json:
-        print_json({"volume": found.volume, "host": found.host, "data": found.kept})
+        print_json({"volume": gone.volume, "host": gone.host, "data": gone.kept})
         return
-    console().print(f"{found.volume} is detached")
-    for path in found.kept or []:
+    console().print(f"{gone.volume} is detached")
+    for path in gone.kept:
         console().print(f"its data stay in {path}", markup=False)

@@ -93,7 +93,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if cloud is not None:
         sys.exit(_in_cloud((experiment, hosts), options, made, (resume, states, out), how))
     if resume is not None:
-        wanted = preparation.resumed(resume, out, states)
+        wanted, _ = preparation.resumed(resume, out, states)
     else:
         wanted = _on_hosts(_needed(experiment, hosts, again), options, made)
     sys.exit(run_it(wanted, how))

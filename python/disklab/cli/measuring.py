@@ -11,15 +11,29 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from disklab.cli.output import code_of_run, console, needs_promise
+from disklab.cli.output import code_of_run, console, needs_promise, notes
 from disklab.cli.rehearsing import follow
 from disklab.errors import Problem, UserError
 from disklab.events import Emit
+from disklab.interrupts import ended_once
 from disklab.machines.protocol import Machine
-from disklab.measurement import preparation
+from disklab.measurement import hosts_file, preparation
 from disklab.measurement.hosts_file import HostsFile
 from disklab.measurement.machines_of import open_machine
 from disklab.measurement.preparation import HostPlan, Wanted
+from disklab.measurement.probing import (
+    LEAST_FOR_OUTLIERS,
+    OUTLIER_RATIO,
+    check,
+    outliers,
+    probe_hosts,
+    spots_of,
+)
+from disklab.measurement.settings import volume_of
+from disklab.probe.cells import Plan
+from disklab.probe.command import listening
+from disklab.probe.report import show_results
+from disklab.probe.run import CellResult, Output, expected_fill_s
 from disklab.procedures.life import Planned, Stage, live
 from disklab.results import Run
 
@@ -112,3 +126,32 @@ def ask(notes: Console, *, yes: bool) -> None:
     if answer.strip().lower() not in {"y", "yes"}:
         rule = "was not agreed to; nothing was changed"
         raise UserError(Problem("the plan", answer.strip() or "no", rule, "change the hosts file"))
+
+
+# `disklab probe --hosts`: the same probe on all hosts, as a table with the outliers named.
+
+
+def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> Sequence[CellResult]:
+    """Probe every directory of every node, after the user has agreed to the files made there."""
+    hosts = hosts_file.load(file)
+    spots = spots_of(hosts)
+    to = notes()
+    with ExitStack() as undo:
+        names = list(dict.fromkeys(spot.host for spot in spots))
+        machines = open_all(hosts.file, names, lambda text: to.print(Text(text)), undo)
+        check(hosts, machines)
+        for spot in spots:
+            size = f"a file of {plan.size_bytes >> 20} MiB in {volume_of(hosts, spot).directory}"
+            to.print(Text(f"{spot}: make {size}; removed at the end"))
+        ask(to, yes=yes)
+        seconds = len(spots) * (len(plan.cells) * plan.duration_s + expected_fill_s(plan))
+        with ended_once(), listening(output, seconds) as tell:
+            results = probe_hosts(hosts, machines, plan, tell, to.print)
+    show_results(results, output, f"{len(spots)} volumes of {len(names)} hosts")
+    found = outliers(results)
+    shown = to if output.json else console()
+    for one in found:
+        shown.print(Text.assemble(("outlier: ", "red"), str(one)))
+    if not found and len(spots) >= LEAST_FOR_OUTLIERS:
+        shown.print(Text(f"no volume is more than {OUTLIER_RATIO:.0%} off the median"))
+    return results

@@ -142,9 +142,7 @@ def _check_repeats(wanted: Wanted, cloud: CloudOptions) -> None:
 def planned_again(resume: str, out: Path, again: list[Status], cloud: CloudOptions) -> Planned:
     """Return what is left of a run whose hosts are to be made once more. Raises UserError."""
     cloud.check()
-    wanted = preparation.resumed(resume, out, again)
-    run = wanted.run
-    assert run is not None, "a resumed run is there"
+    wanted, run = preparation.resumed(resume, out, again)
     place = str(run.folder)
     told = (run.info.model_extra or {}).get("cloud")
     only = wanted.options.only

@@ -279,9 +279,7 @@ def connected(database: str, target: Mapping[str, Any]) -> Any:
     from disklab.databases.observing import Target  # noqa: PLC0415
     from disklab.databases.registry import record_of  # noqa: PLC0415
 
-    connect = record_of(database).observe
-    assert connect is not None, f"{database} can be observed"
-    return connect(Target(**target))
+    return record_of(database).observe(Target(**target))
 
 
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:

@@ -161,14 +161,14 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
                 "--check": check or None,
             }
         )
-        from disklab.cli.kubernetes import probe_claim  # noqa: PLC0415 - see above
+        from disklab.cli.cloud import probe_claim  # noqa: PLC0415 - see above
 
         probe_claim((pvc, image, volume_size), namespace, request, as_json=json)
         return
     disks = named_disks(disk, vm, caching or [])
     if hosts is not None:
         refuse_with_hosts({"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None})
-        from disklab.cli.probing_hosts import probe_all  # noqa: PLC0415 - see above
+        from disklab.cli.measuring import probe_all  # noqa: PLC0415 - see above
 
         end(probe_all(hosts, plan_of(request), output, yes=yes), check=check)
     look = look_by(root_part())

@@ -275,8 +275,7 @@ def _run(made: Attached, words: list[str]) -> Ended:
 
 
 def _view(made: Attached) -> View:
-    view: View | None = perform(root_part(), Show(made.name, made.host)).view
-    assert view is not None, "it is what was asked for"
+    view: View = perform(root_part(), Show(made.name, made.host))
     return view
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disklab.catalog.facts import GIB
-from disklab.cloud.layout import CloudHost, CloudVolume
+from disklab.cloud.layout import CloudHost, CloudVolume, MadeVolume
 from disklab.cloud.protocol import Clock, CloudError
 from disklab.machines import programs
 from disklab.machines.openssh import Destination
@@ -165,8 +165,7 @@ def _volume_lines(volume: CloudVolume, *, in_aws: bool) -> list[str]:
     if volume.kind == "ephemeral-os":
         return [f"mkdir -p -- {shlex.quote(volume.directory)} || fail {name}: no folder"]
     lines = ["devices=()"]
-    if volume.kind == "disk":
-        assert volume.bought is not None, "a managed disk is bought"
+    if isinstance(volume, MadeVolume):
         for lun in numbers:
             size = volume.bought.size_bytes
             what, find = f"LUN {lun}", f"by_lun {lun}"

@@ -109,18 +109,10 @@ def tariff_of(layout: Layout, catalog: Catalog, region: str) -> Tariff:
 
     for name, count in Counter(host.vm.name for host in layout.hosts).items():
         add(name, count, vm_price(catalog, name, region=region), compute=True)
-    stripes = Counter(
-        str(volume.disks)
-        for host in layout.hosts
-        for volume in host.volumes
-        if volume.kind == "disk"
-    )
-    sizes = {volume.disks: volume for host in layout.hosts for volume in host.volumes}
-    for disks, count in stripes.items():
-        bought = sizes[disks].bought
-        assert bought is not None, "a managed disk is bought"
-        size = bought.size_bytes * sizes[disks].count
-        price = volume_price(catalog, disks, size_bytes=size, region=region)
+    volumes = [volume for host in layout.hosts for volume in host.made]
+    sizes = {volume.disks: volume.bought.size_bytes * volume.count for volume in volumes}
+    for disks, count in Counter(volume.disks for volume in volumes).items():
+        price = volume_price(catalog, disks, size_bytes=sizes[disks], region=region)
         add(f"({disks})" if " x " in disks else disks, count, price, compute=False)
     managed = sum(not host.ephemeral_os for host in layout.hosts)
     if managed:

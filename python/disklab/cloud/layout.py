@@ -40,17 +40,15 @@ AWS_VOLUMES = 11
 
 @dataclass(frozen=True)
 class CloudVolume:
-    """A volume of a host: disks that are made for it, or that the VM brings along."""
+    """A volume of a host, whose disks the VM brings along."""
 
     name: str
     disks: str
     """As the experiment says."""
     count: int
     """Disks of the stripe."""
-    bought: Provisioned | None
-    """One of its disks; None: the VM brings them."""
     kind: str
-    """disk, local, nvme or ephemeral-os."""
+    """local, nvme or ephemeral-os; disk: disks are made for it."""
     caching: str
     chunk_bytes: int | None
     filesystem: str
@@ -62,6 +60,14 @@ class CloudVolume:
     def directory(self) -> str:
         """Where its files lie on the host."""
         return f"{MOUNTS}/{self.name}"
+
+
+@dataclass(frozen=True)
+class MadeVolume(CloudVolume):
+    """A volume whose disks are made for it."""
+
+    bought: Provisioned
+    """One of its disks."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,11 @@ class CloudHost:
     accelerated: bool = True
     engines: tuple[str, ...] = ()
     """The databases that are built on it."""
+
+    @property
+    def made(self) -> list[MadeVolume]:
+        """The volumes whose disks are made for it."""
+        return [volume for volume in self.volumes if isinstance(volume, MadeVolume)]
 
 
 @dataclass(frozen=True)
@@ -214,14 +225,10 @@ def _kind(volume: Volume) -> str:
 
 def _placed_volume(name: str, volume: Volume, catalog: Catalog, first: int) -> CloudVolume:
     expression = parse_disks(volume.disks)
-    bought = None
-    if not expression.is_local:
-        bought = provision(catalog, expression, Terms(size_bytes=volume.size_bytes))
-    return CloudVolume(
+    placed = CloudVolume(
         name=name,
         disks=volume.disks,
         count=expression.count,
-        bought=bought,
         kind=_kind(volume),
         caching=volume.caching,
         chunk_bytes=volume.chunk_bytes,
@@ -229,6 +236,10 @@ def _placed_volume(name: str, volume: Volume, catalog: Catalog, first: int) -> C
         read_ahead_bytes=volume.read_ahead_bytes,
         first=first,
     )
+    if expression.is_local:
+        return placed
+    bought = provision(catalog, expression, Terms(size_bytes=volume.size_bytes))
+    return MadeVolume(**vars(placed), bought=bought)
 
 
 def _volumes(named: Sequence[tuple[str, Volume]], catalog: Catalog) -> tuple[CloudVolume, ...]:

@@ -103,18 +103,14 @@ class _Asker:
         """Let it put a question. Raises OSError when it cannot be started."""
         with self._lock:
             # A fork of this process has its own; one that has died is started again.
+            question = [b"?"], [talk.fileno(), wire.fileno()]
             if self._control is not None and self._parent == os.getpid():
                 with suppress(OSError):
-                    self._send(talk, wire)
+                    socket.send_fds(self._control, *question)
                     return
-            self._start(account)
-            self._send(talk, wire)
+            socket.send_fds(self._start(account), *question)
 
-    def _send(self, talk: socket.socket, wire: socket.socket) -> None:
-        assert self._control is not None, "it was started"
-        socket.send_fds(self._control, [b"?"], [talk.fileno(), wire.fileno()])
-
-    def _start(self, account: Account) -> None:
+    def _start(self, account: Account) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Python's own library alone, as the user may not look into the folder of this program.
         command = [sys.executable, "-I", "-S", "-B", str(Path(asker.__file__))]
@@ -127,6 +123,7 @@ class _Asker:
         if self._process is not None and self._parent == os.getpid():
             self._process.poll()
         self._process, self._control, self._parent = process, ours, os.getpid()
+        return ours
 
 
 _ASKER = _Asker()

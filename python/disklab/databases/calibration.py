@@ -263,11 +263,19 @@ def read_calibration(path: Path) -> Calibration:
         raise UserError(*problems) from None
 
 
+def _file_of(engine: str) -> Path:
+    return Path(str(resources.files("disklab") / FOLDER / f"{engine}.yaml"))
+
+
 @cache
+def package_calibration(engine: str) -> Calibration:
+    """Return the package's calibration of a database that is simulated. Raises UserError."""
+    return read_calibration(_file_of(engine))
+
+
 def calibration_for(engine: str) -> Calibration | None:
     """Return the package's calibration of a database; None: there is none."""
-    path = Path(str(resources.files("disklab") / FOLDER / f"{engine}.yaml"))
-    return read_calibration(path) if path.is_file() else None
+    return package_calibration(engine) if _file_of(engine).is_file() else None
 
 
 USUAL_HEAP_BYTES = 8 * GIB

@@ -17,6 +17,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from disklab.databases.place import ServerProcess, Way
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
+from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.hosts.left_databases import record_group
@@ -381,3 +382,24 @@ class Copies(ABC, Generic[S]):
             for server in self.servers:
                 server.process.await_death()
             raise
+
+
+# A certificate that a server of ours shows: it vouches for itself.
+
+
+def self_signed(address: str) -> tuple[str, str]:
+    """Return a new certificate for an address, and its key (PEM)."""
+    made = ThisMachine().run(
+        [
+            *("openssl", "req", "-new", "-x509", "-nodes", "-days", "365"),
+            *("-subj", f"/CN={address}", "-addext", f"subjectAltName=IP:{address}"),
+            # A client may name it as the authority; some refuse an authority's own as a
+            # server's.
+            *("-addext", "basicConstraints=critical,CA:FALSE"),
+            *("-out", "/dev/stdout", "-keyout", "/dev/stdout"),
+        ],
+    )
+    begin = made.index("-----BEGIN CERTIFICATE-----")
+    end = "-----END CERTIFICATE-----\n"
+    certificate = made[begin : made.index(end) + len(end)]
+    return certificate, made.replace(certificate, "")

@@ -9,7 +9,7 @@ from disklab.databases.observing import Observer, Target
 from disklab.databases.place import ServerHost
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.engine import Account
-from disklab.errors import Problem
+from disklab.errors import Problem, UserError
 from disklab.hosts.doctor import Check
 from disklab.results import RuleFinding
 
@@ -47,6 +47,18 @@ Look = Callable[[ServerHost, str | None], Needed | Problem]
 """Looks at a host for a version, and changes nothing. Raises MachineError."""
 
 
+def built_nowhere(host: ServerHost, version: str | None) -> Problem:  # noqa: ARG001 - see `Look`
+    """Return that disklab does not build it on hosts of the user's."""
+    rule = "disklab does not build this database on hosts"
+    return Problem("database.engine", "", rule, "name one that runs: database: {...}")
+
+
+def seen_nowhere(target: Target) -> Observer:  # noqa: ARG001 - see `Record.observe`
+    """Raise: disklab cannot look at it."""
+    rule = "disklab cannot look at this database while it runs"
+    raise UserError(Problem("DATABASE", "", rule, "write its experiment by hand"))
+
+
 @dataclass(frozen=True)
 class Record:
     """One database of the registry. Its folder's `__init__` has it as `RECORD`."""
@@ -59,7 +71,7 @@ class Record:
     rules: Callable[[Growth, int], Iterable[RuleFinding]] = no_rules
     """The rules that its makers publish, held against a trial's counters. The second argument is
     how many seconds of this machine a second of the described system took."""
-    needed_on: Look | None = None
-    """What a node needs on a host of the user's; None: disklab does not build it there."""
-    observe: Callable[[Target], Observer] | None = None
-    """Connects to one that runs, to look at it; None: disklab cannot."""
+    needed_on: Look = built_nowhere
+    """What a node needs on a host of the user's."""
+    observe: Callable[[Target], Observer] = seen_nowhere
+    """Connects to one that runs, to look at it."""

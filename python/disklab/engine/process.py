@@ -343,8 +343,7 @@ def start_host(  # noqa: PLR0913 - each is an option of the engine
         # Ours: it has what disklab itself was given.
         child = programs.start(command, stdin=programs.PIPE, stdout=log, stderr=log, inherits=True)
         try:
-            assert child.stdin is not None
-            with suppress(BrokenPipeError), child.stdin as stdin:
+            with suppress(BrokenPipeError), programs.piped(child.stdin) as stdin:
                 stdin.write(profile.model_dump_json().encode())
             return _first_event(child, events, log_path)
         except BaseException:

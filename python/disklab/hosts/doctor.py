@@ -270,9 +270,7 @@ def _emulated_hosts() -> Check:
 
 
 def _memory() -> Check:
-    facts = Path("/proc/meminfo").read_text(encoding="ascii")
-    line = next(line for line in facts.splitlines() if line.startswith("MemAvailable:"))
-    free = int(line.split()[1]) * 1024
+    free = requirements.available_memory_bytes()
     ok = free >= LEAST_MEMORY_BYTES
     way_out = "" if ok else f"free some: {about_bytes(LEAST_MEMORY_BYTES)} are comfortable"
     return Check("free memory", about_bytes(free), ok, False, way_out)

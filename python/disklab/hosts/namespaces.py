@@ -338,12 +338,12 @@ def installation() -> list[Path]:
     package = Path(__file__).resolve().parents[1]
     wanted = {Path(sys.prefix), Path(sys.base_prefix), engine.parent, package}
     root = os.stat("/").st_dev
-    hidden = sorted(one for one in wanted if one.stat().st_dev != root or _is_own(one))
+    hidden = sorted(
+        one
+        for one in wanted
+        if one.stat().st_dev != root or any(one.is_relative_to(own) for own in OWN)
+    )
     return [one for one in hidden if not any(other in one.parents for other in hidden)]
-
-
-def _is_own(path: Path) -> bool:
-    return any(path.is_relative_to(own) for own in OWN)
 
 
 @dataclass(frozen=True)

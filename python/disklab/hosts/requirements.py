@@ -80,3 +80,10 @@ def require_machine() -> None:
     found = list(problems())
     if found:
         raise UserError(*found)
+
+
+def available_memory_bytes() -> int:
+    """Return what the kernel says can be used without swapping."""
+    facts = Path("/proc/meminfo").read_text(encoding="ascii")
+    line = next(line for line in facts.splitlines() if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) * 1024

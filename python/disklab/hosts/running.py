@@ -35,7 +35,7 @@ from disklab.hosts.ownership import (
     mounts,
     prove,
 )
-from disklab.hosts.places import HostPlace, Places, remove_mount_point
+from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
 from disklab.waiting import Wait
 
@@ -186,6 +186,13 @@ class Target:
     host: HostPlace
     volume: str
 
+    def record(self) -> VolumeRecord:
+        """Return what was noted of it when it was attached. Raises MachineError."""
+        record = self.host.volume_record(self.volume)
+        if record is None:
+            raise MachineError(f"volume {self.volume!r} is not attached; run `disklab clean`")
+        return record
+
 
 def is_running(host: HostPlace) -> bool:
     """Return whether the engine of a host runs. Raises EngineError when it does not answer."""
@@ -297,8 +304,8 @@ def change(target: Target, changed: dict[str, Any], read_ahead: int | None) -> N
 
 def our_device(target: Target) -> OurDevice:
     """Return the device of a volume, proved to be ours."""
-    record = target.host.volume_record(target.volume)
-    if record is None or record.device is None:
+    record = target.record()
+    if record.device is None:
         raise MachineError(f"volume {target.volume!r} has no device yet; run `disklab clean`")
     return prove(Path(record.device), target.host, target.volume)
 
@@ -326,14 +333,13 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
         return
     fail(targets[0], {"kind": "host-failure"})
     for target in targets:
-        record = target.host.volume_record(target.volume)
-        mounted = mount_of(our_device(target), None if record is None else record.mount_point)
+        mounted = mount_of(our_device(target), target.record().mount_point)
         if mounted is not None:
             _unmount_dead(mounted.point)
     fail(targets[0], {"kind": "recover"})
     for target in targets:
-        record = target.host.volume_record(target.volume)
-        if record is None or record.mount_point is None or record.filesystem is None:
+        record = target.record()
+        if record.mount_point is None or record.filesystem is None:
             continue
         with held(Path(record.mount_point)) as point:
             _await_free(our_device(target).path)
@@ -399,9 +405,7 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
     require_machine()
     host, name = target.host, target.volume
     with places.locked():
-        device = our_device(target)
-        record = host.volume_record(name)
-        assert record is not None  # our_device has read it
+        device, record = our_device(target), target.record()
         foreign = [m for m in device.mounts() if str(m.point) != record.mount_point]
         if foreign:
             rule = f"{device.path} is mounted on {foreign[0].point}, and not by disklab"

@@ -27,13 +27,13 @@ from disklab.catalog import (
     cpu_speed,
     resolve,
 )
-from disklab.catalog.citation import cite
 from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
+from disklab.catalog.load import cite
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
 from disklab.catalog.resolve import host_profile
 from disklab.database_facts import facts_of
-from disklab.databases.calibration import Calibration, calibration_for, cpu_costs
+from disklab.databases.calibration import Calibration, cpu_costs, package_calibration
 from disklab.databases.simulating import Job, network
 from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches
@@ -365,10 +365,8 @@ def _disk_usd(catalog: Catalog, entry: DiskEntry) -> Json | None:
 def _job(catalog: Catalog, text: str, engine: str | None) -> Job:
     """Return the job of an experiment file that has one trial."""
     (trial,) = spec.parse(text, Path("knob.yaml")).trials("predict")
-    calibration = calibration_for(engine) if engine else None
-    prepared = prepare(trial, catalog, calibration, "knob.yaml")
-    assert prepared.job is not None, (trial.refused, prepared.reasons)
-    return prepared.job
+    calibration = package_calibration(engine) if engine else None
+    return prepare(trial, catalog, calibration, "knob.yaml").needed()
 
 
 def _base(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> Job:
@@ -392,7 +390,7 @@ def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
     """Return what of a database's job follows from the VM; None: no such job can be made."""
     try:
         (part,) = _base(catalog, engine, vm.name).values()
-    except (UserError, AssertionError):
+    except UserError:
         return None
     cluster = part["cluster"]
     of_vm = {"page_cache_bytes": cluster["page_cache_bytes"]}
@@ -401,23 +399,17 @@ def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
     return {**of_vm, "database": part["database"]}
 
 
-def _of_yugabytedb() -> Calibration:
-    calibration = calibration_for("yugabytedb")
-    assert calibration is not None
-    return calibration
-
-
 def _memory_of_yugabytedb(vm: VmEntry) -> Json:
     memory = int((vm.facts.mem_gib or 0) * GIB)
     return {
         "memory_bytes": memory,
-        "block_cache_bytes": caches(memory, 0, _of_yugabytedb())[0],
+        "block_cache_bytes": caches(memory, 0, package_calibration("yugabytedb"))[0],
     }
 
 
 def _yugabytedb(catalog: Catalog) -> Json:
     """Return YugabyteDB under sysbench: its jobs, and what of them a node's memory decides."""
-    calibration, vm = _of_yugabytedb(), next(iter(catalog.vms.values()))
+    calibration, vm = package_calibration("yugabytedb"), next(iter(catalog.vms.values()))
     disks = _usual(catalog, vm)
     jobs = {}
     for script in SCRIPTS:
@@ -451,8 +443,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 def _engine(catalog: Catalog, engine: str) -> Json:
-    facts, calibration = facts_of(engine), calibration_for(engine)
-    assert calibration is not None
+    facts, calibration = facts_of(engine), package_calibration(engine)
     vm = next(iter(catalog.vms))
     named = SETTINGS if engine == "cassandra" else {"": "{}"}
     job = _base(catalog, engine, vm)

@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from disklab.errors import MachineError
-from disklab.machines.environment import minimal
 from disklab.machines.protocol import Finished
 
 # Whether a program of this machine has ended: by a descriptor of it, where there are such.
@@ -88,11 +87,6 @@ class ByReaping:
         """See `Ending`."""
 
 
-def ending_of(process: subprocess.Popen[bytes]) -> Ending:
-    """Return how this system tells the end of a child."""
-    return ByDescriptor(process) if sys.platform == "linux" else ByReaping(process)
-
-
 END_SECONDS = 5.0
 """What a program has for its end after SIGTERM."""
 KILL_SECONDS = 30.0
@@ -108,19 +102,24 @@ UNLESS_ORPHANED = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"'
 """Becomes a program whose parent lives: one that was killed before setpriv ran ends nothing."""
 
 
+def piped(stream: IO[bytes] | None) -> IO[bytes]:
+    """Return our end of a pipe that a program was started with. Raises ValueError without one."""
+    if stream is None:
+        raise ValueError("the program was started without this pipe")
+    return stream
+
+
 class LocalChild:
     """A `Child` of this machine. Where nobody reads `lines`, the program waits at a full pipe."""
 
     def __init__(self, program: str, process: subprocess.Popen[bytes]) -> None:
         """Take a process that leads its session; its output comes by pipes."""
-        assert process.stdout is not None
-        assert process.stderr is not None
         self._name = os.path.basename(program)
         self._process = process
         self._stdin = process.stdin
-        self._stdout = process.stdout
-        self._stderr = Tail(process.stderr)
-        self._ending = ending_of(process)
+        self._stdout = piped(process.stdout)
+        self._stderr = Tail(piped(process.stderr))
+        self._ending = ByDescriptor(process) if sys.platform == "linux" else ByReaping(process)
         self._code: int | None = None
 
     @classmethod
@@ -186,10 +185,10 @@ class LocalChild:
 
         Raises MachineError when it has ended, or was hushed.
         """
-        assert self._stdin is not None
         try:
-            self._stdin.write(data)
-            self._stdin.flush()
+            stdin = piped(self._stdin)
+            stdin.write(data)
+            stdin.flush()
         except (OSError, ValueError) as error:
             raise MachineError(f"{self._name} reads no more: {error}") from error
 
@@ -373,10 +372,13 @@ class _Starter:
 
 def _own_network() -> int | None:
     """Return the open network of this thread; None where the system has but one, as on macOS."""
-    try:
-        return os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError):
+        return _open_network()
+    return None
+
+
+def _open_network() -> int:
+    return os.open(_OWN_NETWORK.format(threading.get_native_id()), os.O_RDONLY)
 
 
 def _started_in(
@@ -393,8 +395,7 @@ def _started_in(
 @contextmanager
 def inside_network(network: int) -> Iterator[None]:
     """Put the calling thread into a network namespace, an open file, and back. Raises OSError."""
-    home = _own_network()
-    assert home is not None, "the thread that asks has a network"
+    home = _open_network()
     try:
         if os.path.samestat(os.fstat(home), os.fstat(network)):
             yield
@@ -466,3 +467,17 @@ def open_bytes(stdin: bytes) -> int:
 
 
 _STARTER = _Starter()
+
+
+# The environment of what disklab starts: a few variables that are nobody's secret.
+
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+OURS = "DISKLAB_"
+"""What the names of disklab's own begin with: where its folders are, say."""
+
+
+def minimal(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what a program is started with. `variables`: its own, such as a password for it."""
+    whole = os.environ.items()
+    kept = {name: value for name, value in whole if name in KEPT or name.startswith(OURS)}
+    return kept | dict(variables or {})

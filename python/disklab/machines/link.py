@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from disklab.errors import MachineError
+from disklab.machines.child import piped
 from disklab.terminal import plain
 
 # What an agent answers, taken apart with care; and who may be asked.
@@ -135,13 +136,10 @@ class Link:
     """A living connection. Threads may ask at the same time."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         self._name = name
         self._process = process
-        self._stdin = process.stdin.fileno()
-        self._stdout = process.stdout.fileno()
+        self._pipes = (piped(process.stdin), piped(process.stdout))
+        self._stdin, self._stdout = (pipe.fileno() for pipe in self._pipes)
         os.set_blocking(self._stdin, False)
         self._rest = b""
         self._writing = threading.Lock()
@@ -336,9 +334,9 @@ class Link:
 
     def close(self) -> None:
         """End the connection: the agent sees the end of its input and goes."""
+        stdin, stdout = self._pipes
         with suppress(OSError):
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+            stdin.close()
         if self._why is None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
@@ -347,8 +345,7 @@ class Link:
         if self._reader is not None:
             self._reader.join(END_SECONDS)
         self._stderr_thread.join(END_SECONDS)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        stdout.close()
 
     def said(self) -> str:
         """Return the end of what ssh and the host's programs wrote on standard error."""

@@ -259,7 +259,7 @@ class LocalFiles:
         """Copy a file; nothing is written when it is there with this content."""
         with self._named(path), source.open("rb") as given:
             with suppress(OSError, MachineError), self._regular(path) as there:
-                if same_content(given, there):
+                if _digest(given) == _digest(there):
                     os.fchmod(there.fileno(), mode)
                     return
             given.seek(0)
@@ -328,11 +328,6 @@ class LocalFiles:
                 raise MachineError(f"{path}{self.where} took a part of what was written only")
         finally:
             os.close(handle)
-
-
-def same_content(one: BinaryIO, other: BinaryIO) -> bool:
-    """Return whether two files hold the same; reads both to their ends."""
-    return _digest(one) == _digest(other)
 
 
 def _digest(file: BinaryIO) -> bytes:

@@ -13,11 +13,10 @@ from contextlib import suppress
 from subprocess import DEVNULL, PIPE, STDOUT
 from typing import IO
 
-from disklab.machines.child import unignored
-from disklab.machines.environment import minimal
+from disklab.machines.child import minimal, piped, unignored
 from disklab.machines.protocol import Finished
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "run", "start"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "piped", "run", "start"]
 
 
 class Process(subprocess.Popen[bytes]):

@@ -228,15 +228,17 @@ def make_nest(machine: Machine, spot: str, directory: str, journal: Journal) -> 
     return Nest(machine, spot, region.path, change, busy)
 
 
-def wait_until_quiet(nest: Nest, clock: Clock = time) -> bool:
-    """Wait until a disk rests; False: it did not for as long as a trial waits."""
-    assert nest.busy is not None, "it has counters"
-    before = _busy_ms(nest.machine, nest.busy)
+def wait_until_quiet(nest: Nest, busy: PurePosixPath, clock: Clock = time) -> bool:
+    """Wait until a disk rests; False: it did not for as long as a trial waits.
+
+    `busy`: its counters.
+    """
+    before = _busy_ms(nest.machine, busy)
     with Wait(f"the disk of {nest.spot} rests", MOST_QUIET_WAIT_S, clock=clock) as wait:
         while wait.left_s > 0:
             looked_s = wait.since_s
             wait.pause(QUIET_LOOK_S)
-            now = _busy_ms(nest.machine, nest.busy)
+            now = _busy_ms(nest.machine, busy)
             busy_ratio = (now - before) / 1e3 / (wait.since_s - looked_s)
             if busy_ratio <= QUIET_BUSY_RATIO:
                 return True
@@ -281,7 +283,7 @@ class Beside:
     def _take(self, when: str) -> dict[str, float]:
         def one(nest: Nest) -> float | str:
             try:
-                if not (self.rests if nest.busy is None else wait_until_quiet(nest)):
+                if not (self.rests if nest.busy is None else wait_until_quiet(nest, nest.busy)):
                     return f"{when} it, the disk did not rest for {MOST_QUIET_WAIT_S:.0f} s"
                 size_bytes = BESIDE_BYTES
                 return self.canaries.take(nest.spot, nest.machine, nest.path, size_bytes)

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from disklab import reading
 from disklab.databases import Coldness, Conditions, Observation, Request
+from disklab.databases.cassandra.access import READY, Cql
 from disklab.databases.cassandra.configuration import CQL_PORT
-from disklab.databases.cassandra.table import statements
-from disklab.databases.cql import READY, Cql
+from disklab.databases.cassandra.settings import statements
 from disklab.databases.postgresql.configuration import PORT as POSTGRESQL_PORT
 from disklab.databases.postgresql.configuration import schema
 from disklab.databases.protocol import Database

@@ -63,8 +63,8 @@ def why_not(machine: Machine, volume: Volume, place: str) -> Problem | None:
         if volume.stripe is not None:
             _striped(machine, volume.stripe, place)
             return _missing_mdadm(machine, place)
-        assert volume.disk is not None, "a volume that is formatted has disks"
-        _asked(machine, volume.disk, None, place, LOOK_SECONDS)
+        for disk in volume.disks:
+            _asked(machine, disk, None, place, LOOK_SECONDS)
     except UserError as error:
         return error.problems[0]
     return None
@@ -95,10 +95,10 @@ def format_and_mount(
         made, mounted = _mount_point(machine, folder, journal, stripe.path)
         striping.mount(machine, stripe, filesystem, str(folder))
         return str(folder), [mounted, made, change]
-    assert volume.disk is not None, "the hosts file has either"
+    (disk,) = volume.disks
     made, mounted = _mount_point(machine, folder, journal)
     make = {"filesystem": filesystem, "uuid": new_uuid(), "mount_point": str(folder)}
-    _asked(machine, volume.disk, make, place, MKFS_SECONDS)
+    _asked(machine, disk, make, place, MKFS_SECONDS)
     return str(folder), [mounted, made]
 
 

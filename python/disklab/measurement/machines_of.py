@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from disklab.database_facts import names
 from disklab.databases import Database, NodePlace, Request, provision, record_of
-from disklab.databases.record import Needed
+from disklab.databases.record import Needed, built_nowhere
 from disklab.databases.remote_host import RemoteHost
 from disklab.errors import MachineError, Problem
 from disklab.hosts.node import Progress
@@ -63,9 +63,7 @@ class Hosted:
 
 def needed(engine: str, version: str | None, machine: Machine) -> Needed | Problem:
     """Return what will be run on a host, or what it lacks. Raises MachineError; changes nothing."""
-    look = record_of(engine).needed_on
-    assert look is not None, "asked of ENGINES alone"
-    found = look(RemoteHost(machine), version)
+    found = record_of(engine).needed_on(RemoteHost(machine), version)
     unknown = _without_address(machine) if isinstance(found, Needed) and found.by_ip else None
     return unknown or found
 
@@ -95,7 +93,7 @@ def _without_address(machine: Machine) -> Problem | None:
     return None
 
 
-ENGINES = tuple(name for name in names() if record_of(name).needed_on)
+ENGINES = tuple(name for name in names() if record_of(name).needed_on is not built_nowhere)
 """Each is built on one host or on several."""
 
 

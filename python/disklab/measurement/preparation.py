@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from disklab.catalog import load_catalog
-from disklab.errors import MachineError, Problem, UserError
+from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.folders import Inside
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import (
     clients,
@@ -25,9 +27,10 @@ from disklab.measurement import (
 from disklab.measurement.cluster_stage import ClusterStage
 from disklab.measurement.endpoint import Access
 from disklab.measurement.formatting import why_not
-from disklab.measurement.hosts_file import Host, Hosts
-from disklab.measurement.journal import Journal
-from disklab.measurement.machines_of import facts
+from disklab.measurement.hosts_file import Host, Hosts, HostsFile
+from disklab.measurement.journal import Change, Drop, Journal, forget, remembered, undo_all
+from disklab.measurement.machines_of import facts, open_machine
+from disklab.measurement.running_database import drop
 from disklab.measurement.settings import Placed, Spot, place_trials, volume_of
 from disklab.measurement.stage import Measurement, MeasuringSite
 from disklab.procedures.jobs import FULL, QUICK
@@ -43,6 +46,7 @@ from disklab.results import (
     Run,
     RunInfo,
     Status,
+    durable,
     new_run_id,
     pricing,
     utc_now,
@@ -115,8 +119,8 @@ def wanted(experiment: Experiment, hosts: Hosts, options: Options) -> Wanted:
     return _wanted(experiment, hosts, options, frozenset(), None)
 
 
-def resumed(name: str, out: Path, again: list[Status]) -> Wanted:
-    """Return what is left of a run that was stopped. Raises UserError."""
+def resumed(name: str, out: Path, again: list[Status]) -> tuple[Wanted, Run]:
+    """Return what is left of a run that was stopped, and that run. Raises UserError."""
     run = Run.open_own(name, out, "--resume")
     stored = (run.info.model_extra or {}).get("measure")
     if run.info.mode != "measure" or stored is None:
@@ -126,7 +130,7 @@ def resumed(name: str, out: Path, again: list[Status]) -> Wanted:
     experiment = parse(run.experiment_text(), run.info.experiment.file)
     hosts = hosts_file.load(run.inside(HOSTS))
     stays = frozenset(result.key for result in run.results() if result.status not in again)
-    return _wanted(experiment, hosts, options, stays, run)
+    return _wanted(experiment, hosts, options, stays, run), run
 
 
 def _wanted(
@@ -150,10 +154,9 @@ def _wanted(
     else:
         placed = place_trials(experiment, trials, hosts)
     able = [trial for trial in placed.trials if trial.refused is None]
+    refusals = [trial.refused for trial in placed.trials if trial.refused is not None]
     if not able:
-        why = placed.trials[0].refused
-        assert why is not None, "without a trial that can be, all are refused"
-        raise UserError(Problem(why.place, why.value, why.rule, why.way_out), *why.more)
+        raise UserError(*refusals[0].problems)
     most = max((_sets(placed, trial) for trial in able), default=1)
     repeats = options.repeats or (1 if options.quick else max(LEAST_REPEATS, most))
     decided = replace(options, repeats=repeats)
@@ -468,3 +471,91 @@ def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
     if wanted.experiment.kind == "cluster" and all(plan.role != "client" for plan in plans):
         yield "The load comes from this machine: no host has `role: client`."
     yield "Nothing else of a host is changed."
+
+
+# What killed measurements have left on hosts, for `disklab clean`.
+
+Done = tuple[str, bool]
+"""A line for the user, and whether all is well: False where something is left."""
+
+
+def clean_left(*, dry_run: bool = False) -> Iterator[Done]:
+    """Undo what measurements have left that are gone; yield what was done, line by line.
+
+    A run that goes on is left alone. Without anything left it yields nothing and reaches no host.
+    """
+    for folder in remembered():
+        yield from _clean_folder(folder, dry_run=dry_run)
+
+
+def _clean_folder(folder: Path, *, dry_run: bool) -> Iterator[Done]:
+    if not folder.is_dir():
+        # Without the run's folder nobody knows what was changed; the hosts have the answer.
+        yield f"{folder} is gone, and with it the record of what it changed on its hosts", False
+        forget(folder)
+        return
+    try:
+        with durable.sole_writer(folder):
+            yield from _clean_run(folder, dry_run=dry_run)
+    except UserError as error:
+        yield f"left alone {folder}: {error.problems[0].rule}", True
+
+
+def _clean_run(folder: Path, *, dry_run: bool) -> Iterator[Done]:
+    journal = Journal.of(folder)
+    left = journal.left()
+    if dry_run:
+        yield from ((f"would undo {undoing(change)}", True) for change in left)
+        return
+    if not left:
+        journal.done()
+        return
+    hosts = hosts_file.load(Inside(folder, HOSTS))
+    with ExitStack() as undo:
+        machines: dict[str, Machine] = {}
+        for name in dict.fromkeys(one.host for one in left if one.kind != "drop"):
+            found = _opened(name, hosts.file, undo)
+            if isinstance(found, str):
+                yield found, False
+            else:
+                machines[name] = found
+        told = undo_all(journal, machines, _dropper(hosts))
+    still = {change.number for change in journal.left()}
+    for change in left:
+        if change.number not in still:
+            yield f"undid {undoing(change)}", True
+    yield from ((line, not still) for line in told)
+
+
+def _dropper(hosts: Hosts) -> Drop | None:
+    """Return what drops our tables in the running database of a hosts file, if it has one."""
+    endpoint = hosts.file.database
+    if endpoint is None:
+        return None
+    access = Access(hosts, endpoint)
+    return lambda change: drop(access, change.before, change.path)
+
+
+def _opened(name: str, given: HostsFile, undo: ExitStack) -> Machine | str:
+    """Return a host as a machine, or why it cannot be reached."""
+    try:
+        return open_machine(name, given.hosts[name], given.ssh_config, undo)
+    except (DisklabError, KeyError) as error:
+        return f"could not undo what is left on {name}: {error}"
+
+
+def undoing(change: Change) -> str:
+    """Return a change on one line."""
+    what = {
+        "drop": f"the schema or keyspace {change.path}",
+        "remove_database": f"the database in {change.path}",
+        "end_load": f"the load that works in {change.path}",
+        "remove_file": f"the file {change.path}",
+        "remove_folder": f"the folder {change.path}",
+        "unmount": f"the mount at {change.path}",
+        "stop_stripe": f"the stripe {change.path} of {change.now}",
+        "join": f"the way to {change.path} cut",
+        "swapon": f"swapping to {change.path} switched off",
+        "write": f"{change.path} set from {change.before} to {change.now}",
+    }[change.kind]
+    return f"{what} on host {change.host}"

@@ -87,7 +87,7 @@ def promised_ms(found: Found, stated: Stated) -> float:
 
 def _head(found: Found, stated: Stated) -> Iterator[str]:
     window = found.window
-    began = _moment(window.started_at)
+    began = datetime.fromtimestamp(window.started_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     yield f"title: {word(f'Should this {found.engine_title} move, and to what?')}"
     yield ""
     yield f"# Written by `disklab observe` from {began} on, {window.seconds:.0f} s:"
@@ -199,17 +199,13 @@ def rounded(rows: int) -> int:
     return max(1, int(float(f"{rows:.3g}")))
 
 
-def commented(text: str, indent: str = "") -> Iterator[str]:
+def commented(text: str) -> Iterator[str]:
     """Yield a text as comment lines of the file's width."""
     line = ""
     for part in text.split():
-        if line and len(indent) + 2 + len(line) + 1 + len(part) > WIDTH:
-            yield f"{indent}# {line}"
+        if line and 2 + len(line) + 1 + len(part) > WIDTH:
+            yield f"# {line}"
             line = "  " + part
         else:
             line = f"{line} {part}" if line else part
-    yield f"{indent}# {line}"
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    yield f"# {line}"

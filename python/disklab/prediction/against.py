@@ -12,7 +12,7 @@ from typing import Any
 from disklab.databases.calibration import calibration_for
 from disklab.prediction.counted import InSight, Levels, in_sight, levels, study_of
 from disklab.report.cells import size_of
-from disklab.results import TrialResult
+from disklab.results import ReferenceRun, TrialResult
 from disklab.results.bands import off_by, told
 from disklab.spec import Experiment
 
@@ -275,10 +275,7 @@ class Comparison:
 
 def compare(experiment: Experiment, results: Sequence[TrialResult]) -> Comparison:
     """Return a prediction beside the published study that has the same title."""
-    reference = study_of(experiment)
-    if reference is None:
-        return Comparison(experiment.title, ())
-    published = {levels(row.factors): row for row in reference.results() if row.usable}
+    published = _published(study_of(experiment))
     cells = []
     for key, repeats in by_cell(results).items():
         row = published.get(key)
@@ -288,11 +285,16 @@ def compare(experiment: Experiment, results: Sequence[TrialResult]) -> Compariso
     return judged(experiment, cells)
 
 
+def _published(study: ReferenceRun | None) -> dict[Levels, TrialResult]:
+    return {levels(row.factors): row for row in study.results() if row.usable} if study else {}
+
+
 def judged(experiment: Experiment, cells: Sequence[ComparedCell]) -> Comparison:
     """Return a comparison with what somebody would guess without a model, and what was in sight."""
     reference = study_of(experiment)
-    assert reference is not None
-    published = {levels(row.factors): row for row in reference.results() if row.usable}
+    if reference is None:
+        return Comparison(experiment.title, tuple(cells))
+    published = _published(reference)
     stem = reference.info.id.removesuffix("-published")
     calibration = next(
         (

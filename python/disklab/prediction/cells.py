@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
 from disklab.database_facts import simulated
-from disklab.databases.calibration import Calibration
+from disklab.databases.calibration import Calibration, package_calibration
 from disklab.databases.registry import simulated_of
 from disklab.databases.simulating import (
     HOST_CACHE,
@@ -22,10 +23,10 @@ from disklab.databases.simulating import (
     left_caches,
     replayed,
 )
-from disklab.errors import Problem
+from disklab.errors import Problem, UserError
 from disklab.spec import Trial, TrialSpec
-from disklab.spec.model import FioSection
-from disklab.spec.replay import Replay
+from disklab.spec.model import Fio, FioSection
+from disklab.spec.replay import Replay, TraceReplay
 
 # From a trial of a device to a job of the simulator: `crates/disklab-sim/src/job.rs`.
 
@@ -48,8 +49,7 @@ def job_of(trial: Trial) -> Job:
 
 def device_job(spec: TrialSpec) -> Job:
     """Return the job of a device under fio."""
-    fio, stop = spec.workload.fio, spec.workload.the_stop
-    assert fio is not None
+    fio, stop = spec.workload.the(Fio), spec.workload.the_stop
     host = host_profile(spec)
     sections = (fio, *fio.beside)
     # A tenth stays free, as on any disk in use; small OS disks take smaller files.
@@ -115,8 +115,7 @@ def section_job(fio: FioSection, spec: TrialSpec, room_bytes: int) -> Job:
 
 def trace_job(spec: TrialSpec, replay: Replay) -> Job:
     """Return the job of a device under a trace."""
-    asked = spec.workload.trace
-    assert asked is not None
+    asked = spec.workload.the(TraceReplay)
     host_cache = HOST_CACHE[spec.before.host_cache]
     return replayed(host_profile(spec), replay.placed.trace, asked.depth, host_cache)
 
@@ -128,6 +127,12 @@ class Prepared:
     job: Job | None
     reasons: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+
+    def needed(self) -> Job:
+        """Return the job. Raises UserError when there is none."""
+        if self.job is None:
+            raise UserError(*self.reasons)
+        return self.job
 
 
 def prepare(
@@ -142,9 +147,9 @@ def prepare(
     if model is None:
         notes = tuple(trial.replay.notes()) if trial.replay is not None else ()
         return Prepared({"device": job_of(trial)}, (), notes)
-    assert calibration is not None
-    warnings = tuple(model.warnings(trial, catalog, calibration))
-    return Prepared({model.key: model.job(spec, catalog, calibration)}, (), warnings)
+    known = calibration or package_calibration(spec.the_database.engine)
+    warnings = tuple(model.warnings(trial, catalog, known))
+    return Prepared({model.key: model.job(spec, catalog, known)}, (), warnings)
 
 
 def model_of(spec: TrialSpec) -> Simulated | None:
@@ -166,14 +171,20 @@ def not_modelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     yield from left_caches(spec, place)
 
 
-def database_of(job: Job) -> str | None:
-    """Return the key of a job's part that has calibrated parameters; None: it is a device's."""
-    parts = (key for key, part in job.items() if isinstance(part, dict) and "parameters" in part)
-    return next(parts, None)
+def database_part(job: Job) -> Job:
+    """Return the part of a job that has calibrated parameters; empty: it is a device's."""
+    return next((part for part in job.values() if _is_calibrated(part)), {})
+
+
+def with_part(job: Job, changes: Job) -> Job:
+    """Return a job with other values in its database's part; a device's is as it was."""
+    return {key: {**part, **changes} if _is_calibrated(part) else part for key, part in job.items()}
 
 
 def with_parameters(job: Job, parameters: dict[str, int]) -> Job:
     """Return a database's job with other parameters."""
-    key = database_of(job)
-    assert key is not None
-    return {**job, key: {**job[key], "parameters": parameters}}
+    return with_part(job, {"parameters": parameters})
+
+
+def _is_calibrated(part: Any) -> bool:
+    return isinstance(part, dict) and "parameters" in part

@@ -25,7 +25,7 @@ from disklab.databases.simulating import Job, own_client
 from disklab.engine.process import simulate
 from disklab.errors import Problem, UserError
 from disklab.prediction.against import median
-from disklab.prediction.cells import database_of, prepare, with_parameters
+from disklab.prediction.cells import database_part, prepare, with_parameters
 from disklab.prediction.counted import (
     CLIENT,
     levels,
@@ -134,7 +134,7 @@ def measured_cells(
             prepared = prepare(trial, catalog, calibration, place)
         else:
             prepared = prepare_rehearsed(trial, catalog, calibration, place, effort)
-        if prepared.job is None or database_of(prepared.job) is None:
+        if prepared.job is None or not database_part(prepared.job):
             reasons += [str(reason.rule) for reason in prepared.reasons]
             continue
         told = {name: value for name, value in median(repeats).items() if name in weighed}

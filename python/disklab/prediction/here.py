@@ -27,7 +27,7 @@ from disklab.databases.calibration import (
     Calibration,
     CalibrationRow,
     Correlation,
-    calibration_for,
+    package_calibration,
 )
 from disklab.databases.simulating import own_client
 from disklab.errors import Problem, UserError
@@ -331,8 +331,7 @@ def on_this_machine(start: Calibration, experiment: Experiment) -> Calibration:
     """Return a calibration whose pauses are those of the rehearsals' JVM, as it foretells them."""
     known = start.newest()
     trial = next(one for one in experiment.trials("rehearse") if one.refused is None)
-    job = prepare_rehearsed(trial, load_catalog(), known, "calibrate --here", QUICK).job
-    assert job is not None
+    job = prepare_rehearsed(trial, load_catalog(), known, "calibrate --here", QUICK).needed()
     collector = job["database"]["cluster"]["collector"]
     values = known.values()
     larger = collector["young_bytes"] / values[AT_YOUNG_BYTES]
@@ -432,9 +431,7 @@ def with_values(calibration: Calibration, values: Mapping[str, int], status: str
 
 def checked(held_out: Sequence[TrialResult], experiment: Experiment, asked: Asked) -> Check:
     """Return how far off held-out cells are with the package's calibration, and with `asked`'s."""
-    found = calibration_for("cassandra")
-    assert found is not None
-    package = found.newest()
+    package = package_calibration("cassandra").newest()
     cells = measured_cells(experiment, held_out, package, QUICK)
     before, _ = evaluate(cells, package, {}, asked.options)
     after, _ = evaluate(cells, asked.start, {}, asked.options)

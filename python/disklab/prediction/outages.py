@@ -16,9 +16,10 @@ from typing import Any
 
 from disklab.databases.simulating import NS_PER_S, Breaking, with_credits
 from disklab.engine.process import Workers, simulate
-from disklab.prediction.cells import breaking_of, database_of
+from disklab.prediction.cells import breaking_of, database_part, with_part
 from disklab.results import Yearly
 from disklab.spec import TimedEvent, Trial
+from disklab.spec.timetable import Failures
 from disklab.spec.timetable_checks import lost_with_vm
 
 # What failures cost in a year: minutes without rows, and the probability of losing some.
@@ -248,14 +249,14 @@ def yearly_costs(
     dies.
     """
     stating = {
-        index: (trial, job)
-        for index, (trial, job) in runnable.items()
-        if trial.spec.failures is not None and _replaces(trial) and _experiments(trial, job)
+        index: (broken, failures)
+        for index, broken in _breakable(runnable).items()
+        if (failures := broken.trial.spec.failures) and _experiments(broken, failures)
     }
     asked = [
         {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
-        for index, (trial, given) in stating.items()
-        for number, job in _experiments(trial, given)
+        for index, stated in stating.items()
+        for number, job in _experiments(*stated)
     ]
     found = {index: _Times() for index in stating}
     for answer in simulate(asked, workers=workers) if asked else ():
@@ -269,10 +270,8 @@ def yearly_costs(
         if number == 0:
             found[index] = _rebuilt(known, told)
         else:
-            found[index] = _replayed(known, told, stating[index][1])
-    return {
-        index: _yearly(trial, job, found[index], seed) for index, (trial, job) in stating.items()
-    }
+            found[index] = _replayed(known, told, stating[index][0].job)
+    return {index: _yearly(*stated, found[index], seed) for index, stated in stating.items()}
 
 
 @dataclass(frozen=True)
@@ -293,10 +292,10 @@ def rebuild_times(
 
     Trials without other copies are left out. Raises EngineError when the engine dies.
     """
+    breakable = _breakable(runnable)
     asked = [
-        {**_broken(trial, job, REPLACED, BROKEN_S), "cell": index, "seed": seed, "fidelity": "full"}
-        for index, (trial, job) in runnable.items()
-        if _replaces(trial)
+        {**one.broken(REPLACED, BROKEN_S), "cell": index, "seed": seed, "fidelity": "full"}
+        for index, one in breakable.items()
     ]
     found = {}
     for answer in simulate(asked, workers=workers) if asked else ():
@@ -304,7 +303,7 @@ def rebuild_times(
             continue
         times = _rebuilt(_Times(), answer["faults"])
         if times.bound:
-            breaking = _breaking(runnable[answer["cell"]][0])
+            breaking = breakable[answer["cell"]].breaking
             delays = breaking.delays
             seconds = delays.start_s + delays.join_s + times.rebuilt_s
             lever = breaking.lever_of(times.bound, "stream")
@@ -312,60 +311,58 @@ def rebuild_times(
     return found
 
 
-def _replaces(trial: Trial) -> bool:
-    breaking = breaking_of(trial)
-    return breaking is not None and breaking.replaces
+@dataclass(frozen=True)
+class _Breakable:
+    """A trial whose database replaces nodes, in the simulator too."""
+
+    trial: Trial
+    job: Job
+    breaking: Breaking
+
+    def broken(self, back: str, at_s: float) -> Job:
+        """Return the job with a node that is lost at a time and comes back at once."""
+        gone = "lose" if back == REPLACED else "kill"
+        events = [
+            TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),
+            TimedEvent.model_validate({"at": f"{at_s + AT_ONCE_S}s", back: "n1"}),
+        ]
+        at_once = replace(self.breaking.delays, start_s=0.0, join_s=0.0, notice_s=0.0)
+        given = database_part(self.job)
+        # Credits last for minutes, a rebuild for hours: it is what the disks do all the time.
+        spent = {"host": with_credits(given["cluster"]["host"], 0.0)}
+        whole_s = at_s + WINDOW_S
+        load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
+        database = self.trial.spec.the_database
+        return with_part(
+            self.job,
+            {
+                "cluster": given["cluster"] | spent,
+                "workload": given["workload"] | load,
+                "faults": self.breaking.job(events, database, at_once, None, ()),
+            },
+        )
 
 
-def _breaking(trial: Trial) -> Breaking:
-    breaking = breaking_of(trial)
-    assert breaking is not None, "its database's nodes break"
-    return breaking
+def _breakable(runnable: Mapping[int, tuple[Trial, Job]]) -> dict[int, _Breakable]:
+    return {
+        index: _Breakable(trial, job, breaking)
+        for index, (trial, job) in runnable.items()
+        if (breaking := breaking_of(trial)) and breaking.replaces
+    }
 
 
-def _experiments(trial: Trial, job: Job) -> list[tuple[int, Job]]:
+def _experiments(one: _Breakable, failures: Failures) -> list[tuple[int, Job]]:
     """Return the simulations that a trial needs: of a replaced node (0) and of a started one (1).
 
     None: no stated failure can happen to it.
     """
-    failures = trial.spec.failures
-    assert failures is not None
-    own = lost_with_vm(trial.spec)
+    own = lost_with_vm(one.trial.spec)
     found = []
     if failures.vm_lost_per_year if own else failures.disk_lost_per_year:
-        found.append((0, _broken(trial, job, REPLACED, BROKEN_S)))
+        found.append((0, one.broken(REPLACED, BROKEN_S)))
     if failures.vm_restarts_per_year or (not own and failures.vm_lost_per_year):
-        found.append((1, _broken(trial, job, STARTED, WRITTEN_S)))
+        found.append((1, one.broken(STARTED, WRITTEN_S)))
     return found
-
-
-def _broken(trial: Trial, job: Job, back: str, at_s: float) -> Job:
-    """Return the job with a node that is lost at a time and comes back at once."""
-    database = trial.spec.the_database
-    gone = "lose" if back == REPLACED else "kill"
-    events = [
-        TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),
-        TimedEvent.model_validate({"at": f"{at_s + AT_ONCE_S}s", back: "n1"}),
-    ]
-    breaking = _breaking(trial)
-    at_once = replace(breaking.delays, start_s=0.0, join_s=0.0, notice_s=0.0)
-    key = database_of(job)
-    assert key is not None
-    given = job[key]
-    cluster = given["cluster"]
-    # Credits last for minutes, a rebuild for hours: it is what the disks do all the time.
-    spent = cluster | {"host": with_credits(cluster["host"], 0.0)}
-    whole_s = at_s + WINDOW_S
-    load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
-    return {
-        **job,
-        key: {
-            **given,
-            "cluster": spent,
-            "workload": given["workload"] | load,
-            "faults": breaking.job(events, database, at_once, None, ()),
-        },
-    }
 
 
 def _rebuilt(known: _Times, told: Mapping[str, Any]) -> _Times:
@@ -386,9 +383,7 @@ def _replayed(known: _Times, told: Mapping[str, Any], job: Job) -> _Times:
     if not replays or not replays[0]["bytes"]:
         return known
     took = told["steps"][-1]["ended_s"] - told["steps"][-1]["begun_s"]
-    key = database_of(job)
-    assert key is not None
-    half = job[key]["database"].get("memtable_bytes", USUAL_MEMTABLE_BYTES) / 2
+    half = database_part(job)["database"].get("memtable_bytes", USUAL_MEMTABLE_BYTES) / 2
     return _Times(known.rebuilt_s, known.bound, took * half / replays[0]["bytes"])
 
 
@@ -396,19 +391,16 @@ USUAL_MEMTABLE_BYTES = (2 << 30) / 3
 """As `crates/disklab-sim/src/job.rs` has it: a third of a quarter of a heap of 8 GiB."""
 
 
-def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
-    spec = trial.spec
-    cluster, database, failures = spec.the_cluster, spec.the_database, spec.failures
-    assert failures is not None
-    breaking = _breaking(trial)
-    delays = breaking.delays
+def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Yearly:
+    spec, delays = one.trial.spec, one.breaking.delays
+    cluster, database = spec.the_cluster, spec.the_database
     replaced_s = delays.start_s + delays.join_s + times.rebuilt_s
     started_s = delays.start_s + times.replayed_s
     own = lost_with_vm(spec)
     lost_s = failures.replaced_after_s + (replaced_s if own else started_s)
     disk_s = failures.replaced_after_s + replaced_s
     restarted_s = failures.restarted_after_s + started_s
-    disks = 0 if own else _disks(job)
+    disks = 0 if own else _disks(one.job)
     outages = [
         Outage(failures.vm_lost_per_year, lost_s, loses_data=own),
         Outage(failures.vm_restarts_per_year, restarted_s, loses_data=False),
@@ -419,16 +411,16 @@ def _yearly(trial: Trial, job: Job, times: _Times, seed: int) -> Yearly:
         cluster.zones,
         database.replication_factor,
         needed_of(database.consistency, database.replication_factor),
-        tuple(one for one in outages if one.per_year),
+        tuple(outage for outage in outages if outage.per_year),
     )
     exact, drawn = expected(system), drawn_years(system, seed)
     return Yearly(
         lost_s=lost_s if outages[0].per_year else None,
         disk_lost_s=disk_s if outages[2].per_year else None,
         restarted_s=restarted_s if outages[1].per_year else None,
-        comes_back=system.copies > 1 or not any(one.loses_data for one in system.outages),
+        comes_back=system.copies > 1 or not any(outage.loses_data for outage in system.outages),
         bound=times.bound,
-        lever=breaking.lever_of(times.bound, "stream") if times.bound else "",
+        lever=one.breaking.lever_of(times.bound, "stream") if times.bound else "",
         unavailable_min=exact.unavailable_min,
         row_unavailable_min=exact.row_unavailable_min,
         loss_probability=exact.loss_probability,

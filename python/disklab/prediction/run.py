@@ -278,18 +278,18 @@ def _simulated(experiment: Experiment, options: Options, cells: list[_Cell]) -> 
     direct.sort(key=requests_of, reverse=True)
     for answer in simulate_once(direct, options.memory, workers=options.workers):
         yield _outcome(cell_of(answer), experiment, options, answer)
-    searches = [Search(cell_of(job).trial.spec, job) for job in jobs if _is_search(cell_of(job))]
+    searches = [
+        Search(variable, job) for job in jobs if (variable := cell_of(job).trial.spec.variable)
+    ]
     for search in run_searches(searches, lambda some: simulate(some, workers=options.workers)):
-        answer = search.refused or search.best
-        assert answer is not None
-        result, _ = _outcome(cell_of(search.job), experiment, options, answer)
-        if search.refused is None:
+        result, _ = _outcome(cell_of(search.job), experiment, options, search.best)
+        if not search.refused:
             update = {
                 "loop": {"kind": "closed", "threads": search.threads},
                 "warnings": [*result.warnings, *search.notes()],
             }
             result = result.model_copy(update=update)
-        yield result, None if search.refused else answer
+        yield result, None if search.refused else search.best
 
 
 def _steadied(
@@ -380,8 +380,7 @@ def requests_of(job: Job) -> float:
 
 
 def _is_search(cell: _Cell) -> bool:
-    procedure = cell.trial.spec.procedure
-    return procedure is not None and procedure.searches
+    return cell.trial.spec.variable is not None
 
 
 def _outcome(

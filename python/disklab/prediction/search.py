@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.databases.simulating import Job
-from disklab.spec import TrialSpec
+from disklab.spec.procedures import Variable
 
 # How long a step is simulated: tens of thousands of operations, hundreds of throttle windows.
 STEP_NS = 10_000_000_000
@@ -24,25 +24,23 @@ Simulate = Callable[[Iterator[Job]], Iterator[Any]]
 class Search:
     """One cell's search: the answer lies among the steps from `low` to below `high`."""
 
-    spec: TrialSpec
+    variable: Variable
     job: Job
     """With the cell's number; the load is the search's to choose."""
 
     def __post_init__(self) -> None:
-        procedure = self.spec.the_procedure
-        assert procedure.variable is not None
-        self.target_ms = procedure.variable.median_latency_ms
-        self.steps = procedure.variable.threads.each()
+        self.target_ms = self.variable.median_latency_ms
+        self.steps = self.variable.threads.each()
         self.low, self.high = 0, len(self.steps)
-        self.best: dict[str, Any] | None = None
-        """The answer of the most threads that met the target so far."""
+        self.best: dict[str, Any] = {}
+        """The answer of the most threads that met the target so far, or a refusal."""
         self.threads = self.steps[0]
-        self.refused: dict[str, Any] | None = None
+        self.refused = False
 
     @property
     def open(self) -> bool:
         """Whether there is a step to be simulated."""
-        return self.refused is None and self.low < self.high
+        return not self.refused and self.low < self.high
 
     def next_job(self) -> Job:
         """Return the job of the step in the middle."""
@@ -65,7 +63,7 @@ class Search:
     def take(self, answer: dict[str, Any]) -> None:
         """Take the answer of the step in the middle."""
         if answer["event"] == "refused":
-            self.refused = answer
+            self.best, self.refused = answer, True
             return
         middle = self._middle
         if answer["latency_ms"]["p50"] <= self.target_ms:
@@ -78,7 +76,6 @@ class Search:
 
     def notes(self) -> list[str]:
         """Return what a reader of the result must know."""
-        assert self.best is not None
         found = ["pending compactions do not end the search: the simulator counts bytes, not tasks"]
         p50, most = self.best["latency_ms"]["p50"], self.steps[-1]
         if p50 > self.target_ms:

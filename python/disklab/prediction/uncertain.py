@@ -34,7 +34,7 @@ from disklab.databases.calibration import (
 )
 from disklab.databases.simulating import Job
 from disklab.errors import Problem, UserError
-from disklab.prediction.cells import Prepared, database_of, prepare
+from disklab.prediction.cells import database_part, prepare
 from disklab.report.cells import size_of
 from disklab.results.bands import TENTH
 from disklab.spec import Trial, TrialSpec
@@ -267,9 +267,7 @@ class Uncertain:
     @property
     def host(self) -> dict[str, Any]:
         """The profile of a node, with its volumes."""
-        key = database_of(self.job)
-        host = self.job["device"]["host"] if key is None else self.job[key]["cluster"]["host"]
-        return dict(host)
+        return dict(_host_of(self.job))
 
     def moved(self, shifts: Mapping[Key, float]) -> Job:
         """Return the job with each unknown's logarithm moved by so much."""
@@ -278,13 +276,8 @@ class Uncertain:
         if calibration is not None:
             outside = _outside(trial, calibration)
             calibration = _moved(calibration, shifts, shifts.get(OUTSIDE, 0.0) * outside)
-        prepared: Prepared = prepare(trial, load_catalog(), calibration, self.place)
-        if prepared.job is None:
-            raise UserError(*prepared.reasons)
-        job = prepared.job
-        job = copy.deepcopy(job)
-        key = database_of(job)
-        _move_host(job["device"]["host"] if key is None else job[key]["cluster"]["host"], shifts)
+        job = copy.deepcopy(prepare(trial, load_catalog(), calibration, self.place).needed())
+        _move_host(_host_of(job), shifts)
         return job
 
     def _at(self, signs: Mapping[str, float]) -> Trial:
@@ -294,8 +287,7 @@ class Uncertain:
         trials = _trials(self.ranged, tuple(sorted(signs.items())))
         trial = trials[self.trial.index]
         if trial.refused is not None:
-            one = trial.refused
-            raise UserError(Problem(one.place, one.value, one.rule, one.way_out))
+            raise UserError(*trial.refused.problems[:1])
         return trial
 
 
@@ -364,6 +356,13 @@ def _of_calibration(calibration: Calibration, spec: TrialSpec, job: Job) -> Iter
             yield Unknown(("fact", name), fact.within, fact.source)
 
 
+def _host_of(job: Job) -> dict[str, Any]:
+    """Return the profile of a device's host, or of a node of a database."""
+    database = database_part(job)
+    host: dict[str, Any] = (database["cluster"] if database else job["device"])["host"]
+    return host
+
+
 def _as_calibrated(calibration: Calibration, spec: TrialSpec, job: Job) -> Iterator[str]:
     """Yield what of a trial is as in the calibration, so that what others follow from is known."""
     facts, dataset = calibration.physical, spec.dataset
@@ -371,8 +370,7 @@ def _as_calibrated(calibration: Calibration, spec: TrialSpec, job: Job) -> Itera
         of_row = dataset.columns * dataset.column_bytes
         if of_row == calibration.fact(AT_ROW_BYTES):
             yield "other rows"
-    key = database_of(job)
-    collector = job[key]["cluster"].get("collector") if key is not None else None
+    collector = database_part(job).get("cluster", {}).get("collector")
     names = (AT_YOUNG_BYTES, AT_COLLECTOR_THREADS)
     if collector is None or not facts.keys() >= {*names}:
         yield "other collector"

@@ -113,8 +113,7 @@ class _Notes:
     def hear(self, what: Told) -> None:
         """Take one message."""
         match what:
-            case Opened():
-                assert self.key is not None, "only a turn is written down"
+            case Opened() if self.key is not None:
                 self._seconds = self._open.enter_context(self.run.record_seconds(*self.key))
                 self._telemetry = self._open.enter_context(self.run.record_telemetry(*self.key))
             case Second() if self._seconds is not None:
@@ -125,7 +124,7 @@ class _Notes:
                 self._telemetry.add(what.phase, what.t_s, what.source, what.metric, what.value)
             case LogPart():
                 self._log(what)
-            case Second() | Whole() | Row() | Said():
+            case Opened() | Second() | Whole() | Row() | Said():
                 pass
             case _:
                 self.emit(what)

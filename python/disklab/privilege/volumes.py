@@ -126,15 +126,32 @@ class Detach:
 
 
 @checked(config=STRICT)
-class Found:
-    """A volume that was named, and what it is like now."""
+class Named:
+    """A volume that was named by its name or its device."""
 
     volume: str
     host: str
-    view: View | None = None
-    profile: VolumeProfile | None = None
-    cache: CacheCounters | None = None
-    kept: list[str] | None = None
+
+
+@checked(config=STRICT)
+class Changed(Named):
+    """A volume that was changed."""
+
+    profile: VolumeProfile
+
+
+@checked(config=STRICT)
+class Cached(Named):
+    """A volume whose host cache was filled or emptied."""
+
+    cache: CacheCounters
+
+
+@checked(config=STRICT)
+class Detached(Named):
+    """A volume that was taken away."""
+
+    kept: list[str]
     """Places of data that stay."""
 
 
@@ -167,7 +184,11 @@ FORMS = Forms(
         "attach for command": TypeAdapter(Attached),
         "run": TypeAdapter(Ended),
         "list": TypeAdapter(list[Listed]),
-        **{name: TypeAdapter(Found) for name in ("show", "set", "fail", "cache", "detach")},
+        "show": TypeAdapter(View),
+        "set": TypeAdapter(Changed),
+        "fail": TypeAdapter(Named),
+        "cache": TypeAdapter(Cached),
+        "detach": TypeAdapter(Detached),
     },
 )
 
@@ -289,32 +310,31 @@ def _ran(request: RunCommand) -> Ended:
     return run_command(request.words, Path(record.mount_point), become)
 
 
-def _with(request: Show | Set | Fail | Cache | Detach, say: Say) -> Found:
+def _with(request: Show | Set | Fail | Cache | Detach, say: Say) -> View | Named:
     places = Places.usual()
     target = running.find(request.volume, request.host, places)
-    found = Found(target.volume, target.host.name)
+    names = (target.volume, target.host.name)
     match request:
         case Show():
-            return replace(found, view=running.show(target))
+            return running.show(target)
         case Set():
-            return replace(found, profile=_changed(request, target))
+            return Changed(*names, _changed(request, target))
         case Fail():
             running.fail(target, changes.fault_of(request.fault, request.value, request.disk))
-            return found
+            return Named(*names)
         case Cache(action="drop"):
-            return replace(found, cache=running.drop_cache(target))
+            return Cached(*names, running.drop_cache(target))
         case Cache():
             say(f"warming {target.volume}")
-            return replace(found, cache=running.warm_cache(target, request.ranges))
+            return Cached(*names, running.warm_cache(target, request.ranges))
         case Detach():
             say(f"detaching {target.volume}")
             kept = running.detach(target, places, delete_data=request.delete_data)
-            return replace(found, kept=kept)
+            return Detached(*names, kept)
 
 
 def _changed(request: Set, target: running.Target) -> VolumeProfile:
-    record = target.host.volume_record(target.volume)
-    assert record is not None  # `find` goes by the records
+    record = target.record()
     host = target.host.host_record() or HostRecord()
     profile = running.show(target).profile
     changed = changes.change_of(request.catalog, request.wish, profile, record, host)

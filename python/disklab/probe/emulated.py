@@ -29,7 +29,16 @@ from disklab.probe import fio
 from disklab.probe.cells import GIB, MIB, Plan
 from disklab.probe.known import Disk, placed, resolved
 from disklab.probe.promise import Placement
-from disklab.probe.run import CellResult, Known, Listener, Subject, probe, runnable
+from disklab.probe.run import (
+    CellResult,
+    Known,
+    Listener,
+    Ours,
+    OurSubject,
+    Subject,
+    probe,
+    runnable,
+)
 from disklab.probe.target import SPARE_BYTES, Opened, open_region, opened, region_of
 
 VOLUME = "probe"
@@ -50,7 +59,7 @@ def owner(at: Opened) -> Target | None:
     return None
 
 
-def known_of(target: Target) -> Known:
+def known_of(target: Target) -> Ours:
     """Return what is known of an emulated volume: its profile, counters and envelope."""
     record = target.host.host_record() or HostRecord()
     catalog = load_catalog()
@@ -68,20 +77,20 @@ def known_of(target: Target) -> Known:
         with Control(target.host.socket) as control:
             control.set_credits(share)
 
-    return Known(
+    return Ours(
         Placement(host, view.profile),
         lambda: running.show(target),
         envelope,
         dilate,
         lambda: running.flush_ms(target),
-        set_credits=set_credits,
+        set_credits,
     )
 
 
 @contextmanager
 def made_for_probe(
     disk: Disk, name: str, plan: Plan, filesystem: Filesystem | None = None
-) -> Iterator[Subject]:
+) -> Iterator[OurSubject]:
     """Yield an emulated disk that exists as long as the block; with `filesystem`, a file on it.
 
     It lives on a host of its own, so that nothing else pays from its VM's budgets.
@@ -116,7 +125,7 @@ def made_for_probe(
         if filesystem is not None:
             known = apart(known, places, host, undo)
         with open_region(path, plan, ours=True, destroy_data=False) as region:
-            yield Subject(name, region, known)
+            yield OurSubject(name, region, known)
 
 
 def _forget(mount_point: Path) -> None:
@@ -151,7 +160,7 @@ def attached_raw(disk: Disk, host: str, size_bytes: int | None) -> Iterator[tupl
         yield target, Path(attached.device)
 
 
-def apart(known: Known, places: Places, host: str, undo: ExitStack) -> Known:
+def apart(known: Ours, places: Places, host: str, undo: ExitStack) -> Ours:
     """Let fio use a disk from a control group of its own.
 
     The journal of a file system sends FLUSHes, and a loop device serves each group by a worker of
@@ -242,7 +251,7 @@ def look_here(wanted: Wanted, tell: Listener) -> Probed:
     if isinstance(wanted, Emulated):
         with made_for_probe(wanted.disk, wanted.name, plan, wanted.filesystem) as subject:
             results = probe(program, subject, plan, tell)
-            return Probed(results, subject.known.envelope if subject.known else None)
+            return Probed(results, subject.known.envelope)
     with opened(wanted.path) as at:
         target, promised = owner(at), wanted.promised
         known = Known(placed(promised)) if promised else None
@@ -250,9 +259,9 @@ def look_here(wanted: Wanted, tell: Listener) -> Probed:
             known = known_of(target)  # what the emulator does says more than what it should be
         ours = target is not None
         with region_of(at, plan, ours=ours, destroy_data=wanted.destroy_data) as region:
-            subject = Subject(region.shown, region, known)
-            check_cells_remain(plan, subject)
-            return Probed(probe(program, subject, plan, tell))
+            there = Subject(region.shown, region, known)
+            check_cells_remain(plan, there)
+            return Probed(probe(program, there, plan, tell))
 
 
 def check_cells_remain(plan: Plan, subject: Subject) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import time
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts import requirements
 from disklab.interrupts import held_back
 from disklab.machines import programs
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
@@ -167,20 +167,13 @@ def check_memory(plan: Plan) -> None:
     Every outstanding I/O has a buffer: 1 MiB blocks under the async profile take 1 GiB.
     """
     needed = max(cell.load.outstanding * cell.block_bytes for cell in plan.cells)
-    available = available_memory_bytes()
+    available = requirements.available_memory_bytes()
     if needed > available // 2:  # the other half is the machine's and the emulator's
         rule = (
             f"the I/Os outstanding need {needed // MIB} MiB of memory, and "
             f"{available // MIB} MiB are available"
         )
         raise UserError(Problem("--bs", "async", rule, "choose smaller blocks or --profile sync"))
-
-
-def available_memory_bytes() -> int:
-    """Return what the kernel says can be used without swapping."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
-    assert found is not None  # Linux 3.14 and newer have it
-    return int(found[1]) * 1024
 
 
 def find_fio(engine: str) -> Path:

@@ -167,7 +167,7 @@ def read(path: Path, on: On) -> FioRun:
     trials = spec.parse(made, path).trials("measure")
     refused = next((trial.refused for trial in trials if trial.refused is not None), None)
     if refused is not None:
-        raise UserError(Problem(refused.place, refused.value, refused.rule, refused.way_out))
+        raise UserError(*refused.problems[:1])
     apart = len(sections) == 1 or all(section.walled for section in sections[1:])
     results = [
         result_of(trial, jobs[str(trial.factors.get(FACTOR, sections[0].name))], report, apart)
@@ -195,8 +195,7 @@ WAY_OUT = "name the output of `fio --output-format=json`"
 
 def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) -> TrialResult:
     """Return what jobs of one name measured, as a result of their cell."""
-    fio = trial.spec.workload.fio
-    assert fio is not None
+    fio = trial.spec.workload.the(Fio)
     try:
         measured = measurement(fio, jobs, report)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -153,21 +153,20 @@ def read_experiment(path: Path) -> DeviceExperiment:
         raise UserError(Problem(place, "trace", rule, "use `disklab rehearse`"))
     refused = [trial.refused for trial in trials if trial.refused is not None]
     if refused:
-        problems = [Problem(one.place, one.value, one.rule, one.way_out) for one in refused]
-        raise UserError(*dict.fromkeys(problems))
+        raise UserError(*dict.fromkeys(one.problems[0] for one in refused))
     return DeviceExperiment(path, experiment.title, experiment.source, tuple(map(trial_of, trials)))
 
 
 def trial_of(trial: spec.Trial) -> Trial:
     """Return a trial as the probe measures it."""
     device, work = trial.spec.the_device, trial.spec.workload
-    assert work.fio is not None
-    only_predicted(work.fio)
+    fio = work.the(Fio)
+    only_predicted(fio)
     return Trial(
         levels={name: str(level) for name, level in trial.factors.items()},
         disk=disk_of(trial),
         filesystem=device.volume.filesystem,
-        cell=cell_of_fio(work.fio),
+        cell=cell_of_fio(fio),
         duration_s=DEFAULT_DURATION_S
         if work.stop is None or work.stop.duration_s is None
         else work.stop.duration_s,

@@ -175,19 +175,25 @@ Show = Callable[[], View]
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the disk behind a region: its profile, and its counters when it is ours."""
+    """What is known of the disk behind a region: its profile."""
 
     placed: Placement
-    show: Show | None = None
-    envelope: Envelope | None = None
-    dilate: Callable[[int], None] | None = None
-    """Lets the time of an emulated disk run slower by a factor; None: it is a real one."""
-    flush_ms: Callable[[], float] | None = None
+
+
+@dataclass(frozen=True)
+class Ours(Known):
+    """An emulated disk, which tells what it does and can be turned."""
+
+    show: Show
+    envelope: Envelope | None
+    dilate: Callable[[int], None]
+    """Lets its time run slower by a factor."""
+    flush_ms: Callable[[], float]
     """How long FLUSHes took since the device was made, in this machine's time."""
+    set_credits: Callable[[float], None]
+    """Sets its share of burst credits."""
     inside: Callable[[list[str]], list[str]] = list
     """Puts a command into the control group from which the disk is used."""
-    set_credits: Callable[[float], None] | None = None
-    """Sets the share of burst credits of an emulated disk."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,13 @@ class Subject:
     name: str
     region: Region
     known: Known | None = None
+
+
+@dataclass(frozen=True)
+class OurSubject(Subject):
+    """An emulated disk under a name."""
+
+    known: Ours
 
 
 @dataclass(frozen=True)
@@ -264,7 +277,7 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
     """Fill the region when it may be written, then measure each cell of the plan."""
     plan = runnable(plan, subject.region)
     region = subject.region
-    inside = subject.known.inside if subject.known else list
+    inside = subject.known.inside if isinstance(subject.known, Ours) else list
     job = Job(program, region.path, region.writable, plan, inside)
     if region.writable:
         what = f"writing {format_size(region.size_bytes)} before reading it"
@@ -282,24 +295,24 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
 def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellResult:
     """Measure one cell and hold it against what is known of the disk."""
     known, region = subject.known, subject.region
-    if known and known.set_credits and job.plan.credits_ratio is not None:
-        known.set_credits(job.plan.credits_ratio)
+    ours = known if isinstance(known, Ours) else None
+    if ours and job.plan.credits_ratio is not None:
+        ours.set_credits(job.plan.credits_ratio)
     if job.plan.warm_up_s:
-        with slow_motion(known, job.plan.time_dilation):
+        with slow_motion(ours, job.plan.time_dilation):
             warming = replace(job.plan, duration_s=job.plan.warm_up_s)
             replace(job, plan=warming).measure(cell, lambda _: None)
-    before = known.show() if known and known.show else None
-    flushed = known.flush_ms() if known and known.flush_ms else 0.0
-    with slow_motion(known, job.plan.time_dilation), Pulse() as pulse:
+    before, flushed = (ours.show(), ours.flush_ms()) if ours else (None, 0.0)
+    with slow_motion(ours, job.plan.time_dilation), Pulse() as pulse:
         measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
     stood_still = pulse.reasons(measured.runtime_s * job.plan.time_dilation)
     if known is None:
         return CellResult(subject.name, region.condition, measured, invalid=(*stood_still,))
     seen = None
-    if before and known.show:
-        flushing_s = (known.flush_ms() - flushed) / 1e3 if known.flush_ms else 0.0
+    if ours and before:
+        flushing_s = (ours.flush_ms() - flushed) / 1e3
         ratio = flushing_s / (measured.runtime_s * job.plan.time_dilation)
-        seen = verdict.telemetry(before, known.show(), cell, ratio)
+        seen = verdict.telemetry(before, ours.show(), cell, ratio)
     # `disk set` may have changed the disk since the last cell: what counts is how it was now.
     placed = known.placed
     if before:
@@ -313,31 +326,31 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
     if before is None:
         # Nobody sees the credits of a real disk: what it does tells whether they are spent.
         owed = owed_now(measured.iops, owed, promise(placed, cell, job.plan, SPENT))
-    envelope = known.envelope.dilated(job.plan.time_dilation) if known.envelope else None
+    envelope = ours.envelope if ours else None
     return CellResult(
         subject=subject.name,
         condition=region.condition,
         measurement=measured,
         promise=owed,
-        verdict=verdict.judge(measured, owed, seen, envelope),
+        verdict=verdict.judge(
+            measured, owed, seen, envelope and envelope.dilated(job.plan.time_dilation)
+        ),
         telemetry=seen,
         invalid=(*verdict.invalid_reasons(measured, seen), *stood_still),
     )
 
 
 @contextmanager
-def slow_motion(known: Known | None, factor: int) -> Iterator[None]:
-    """Let the time of an emulated disk run slower inside the block."""
-    if factor == 1:
+def slow_motion(ours: Ours | None, factor: int) -> Iterator[None]:
+    """Let the time of an emulated disk run slower inside the block; that of others is real."""
+    if ours is None or factor == 1:
         yield
         return
-    assert known is not None, "only emulated disks are dilated"
-    assert known.dilate is not None, "only emulated disks are dilated"
-    known.dilate(factor)
+    ours.dilate(factor)
     try:
         yield
     finally:
-        known.dilate(1)
+        ours.dilate(1)
 
 
 def credits_left(shown: View) -> dict[tuple[str, str], float]:

@@ -217,17 +217,21 @@ def judge(
         elif reason is None:
             reason = "no cap explains it: the host itself is slow"
     elif outcome is Outcome.MET and owed.burst is not None:
-        reason = credits_spent(verdict, owed)
+        reason = credits_spent(verdict, owed.bound_by, owed.burst.bound_by)
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)
 
 
-def credits_spent(verdict: Verdict, owed: Promise) -> str:
-    """Return what is to be said of a disk that keeps its base rate, below its burst."""
-    assert owed.burst is not None
-    burst = f"{owed.burst.bound_by} while they last"
+def credits_spent(verdict: Verdict, base: str, burst: str) -> str:
+    """Return what is to be said of a disk that keeps its base rate, below its burst.
+
+    `base`, `burst`: what bounds them.
+    """
     if verdict.deviation_ratio > OVERSHOOT_RATIO:
-        return f"between its base rate, {owed.bound_by}, and its burst: credits ran out ({burst})"
-    return f"its base rate, {owed.bound_by}: the burst credits are spent ({burst})"
+        return (
+            f"between its base rate, {base}, and its burst: credits ran out "
+            f"({burst} while they last)"
+        )
+    return f"its base rate, {base}: the burst credits are spent ({burst} while they last)"
 
 
 def rate_verdict(measured: Measurement, owed: Promise) -> Verdict:

@@ -153,7 +153,7 @@ class Bed:
                 self.wear += wear
                 data = "changed" if self.wear > MOST_WEAR else self.state.data
                 self.note(data=data, settled=False)
-            self.note(host_cache=used_cache(self.state.host_cache))
+            self.note(host_cache="none" if self.state.host_cache == "none" else "used")
             self._use_credits()
         return done
 
@@ -197,7 +197,11 @@ class Bed:
             for begin in workload.fill(self.target):
                 self._write(begin, on_progress)
         self.wear = 0.0
-        self.note(data="filled", settled=False, host_cache=written_cache(self.state.host_cache))
+        self.note(
+            data="filled",
+            settled=False,
+            host_cache="none" if self.state.host_cache == "none" else "written",
+        )
         self._use_credits()
 
     def _use_credits(self) -> None:
@@ -256,13 +260,3 @@ class Bed:
 def empty_cache(caching: str) -> HostCache:
     """Return what a host cache holds that has just been given to a volume."""
     return "none" if caching == "None" else "empty"
-
-
-def written_cache(before: HostCache) -> HostCache:
-    """Return what a host cache holds after a fill through it."""
-    return "none" if before == "none" else "written"
-
-
-def used_cache(before: HostCache) -> HostCache:
-    """Return what is known of a host cache after a load."""
-    return "none" if before == "none" else "used"

@@ -25,7 +25,6 @@ from disklab.spec.timetable import (
     CLIENT,
     DISK_KINDS,
     LINK_KINDS,
-    NEW_HOST_KINDS,
     in_order,
     nodes_of_zone,
 )
@@ -108,8 +107,7 @@ class Breaker:
         name = self.place(event.node)
         self.now_on = newcomer or name
         try:
-            if event.kind in NEW_HOST_KINDS:
-                assert newcomer is not None, "each of them has one"
+            if newcomer is not None:
                 self._bring(event, name, newcomer)
             elif event.kind in DISK_KINDS:
                 self._touch_disk(event.kind, self.ground.nodes[name])
@@ -191,13 +189,12 @@ class Breaker:
 
     def _move(self, event: TimedEvent, name: str) -> None:
         database, host = self.ground.database, event.host
-        vm = None if host is None else host.vm
-        assert host is not None, "checked by the spec"
-        assert vm is not None, "checked by the spec"
+        vm, caching = (host.vm, host.caching) if host else (None, None)
+        vm = vm or self.ground.cluster.vm
         assert isinstance(database, Movable), "the spec refuses what others cannot do"
         database.leave_disks(name)
         with self._out_of_its_host(name):
-            self.ground.nodes[name].move(vm, host.caching)
+            self.ground.nodes[name].move(vm, caching)
         self._switch_on(name)
         database.start_on_moved_disks(name, self.ground.memory_of(vm))
 
@@ -306,7 +303,8 @@ class Conductor:
     taken: list[StepTaken] = field(default_factory=list)
     """What was done, in order; times are the described system's, from the start of the load."""
     error: DisklabError | None = None
-    _begun: float | None = None
+    _started: float = 0.0
+    """When the load began, once the thread runs."""
     _cancelled: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _breaker: Breaker = field(init=False)
@@ -319,7 +317,7 @@ class Conductor:
         """Start the clock: the first operation of the load starts now."""
         if self._thread is not None:
             return
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
 
@@ -373,11 +371,6 @@ class Conductor:
                     self.error = MachineError(f"{at}: {first}\n{rest}".rstrip())
                     self.give_up(self.error)
                 return
-
-    @property
-    def _started(self) -> float:
-        assert self._begun is not None, "the thread runs when the load has begun"
-        return self._begun
 
     def _time_s(self) -> float:
         return round((time.monotonic() - self._started) / self.time_dilation, 3)

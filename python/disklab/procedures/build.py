@@ -160,7 +160,6 @@ def _memory_bytes(vm: str, catalog: Catalog) -> int:
 
 def _memory_gib(name: str, catalog: Catalog) -> float:
     vm = find_vm(catalog, name, Words())
-    assert vm is not None, "a cluster has a VM"
     if vm.facts.mem_gib is None:
         rule = "the catalogue does not know its memory, which the page cache is scaled from"
         raise UserError(Problem("cluster.vm", vm.name, rule, "choose another VM size"))
@@ -179,8 +178,7 @@ def network_of(
     facts = site.catalog.networks[str(cluster.network)]
 
     def link(number: int, vm_name: str) -> Link:
-        vm = find_vm(site.catalog, vm_name, Words())
-        mbit_per_s = None if vm is None else vm.facts.net_mbit_per_s
+        mbit_per_s = find_vm(site.catalog, vm_name, Words()).facts.net_mbit_per_s
         bytes_per_s = None if mbit_per_s is None else mbit_per_s * 1_000_000 // 8
         return Link(zone=zone_of(number, cluster.zones), bytes_per_s=bytes_per_s)
 

@@ -17,9 +17,9 @@ from disklab.probe.known import trial_of
 from disklab.probe.run import (
     CellResult,
     Event,
+    OurSubject,
     StepProgress,
     StepStarted,
-    Subject,
     expected_fill_s,
     probe,
 )
@@ -167,12 +167,9 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
 class _Teller:
     """Takes the probe's events and tells of phases and of each second in them."""
 
-    def __init__(self, emit: Emit, subject: Subject, slow: int) -> None:
-        known = subject.known
-        assert known is not None, "the disk was made here"
-        assert known.show is not None, "the disk was made here"
+    def __init__(self, emit: Emit, subject: OurSubject, slow: int) -> None:
         self._emit = emit
-        self._path, self._show = subject.region.path, known.show
+        self._path, self._show = subject.region.path, subject.known.show
         self._slow = slow
         self._watch: DeviceWatch | None = None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from disklab.database_facts import facts_of, names
 from disklab.engine.load import Stop
 from disklab.spec import TrialSpec
+from disklab.spec.amounts import given
 from disklab.spec.share import threads_of
 from disklab.workloads.rows import WARM_UP_THREADS
 from disklab.workloads.tpcc import LOAD_CONNECTIONS
@@ -119,8 +120,8 @@ def stop_of(spec: TrialSpec, effort: Effort, scale: float) -> Stop:
     stop = spec.workload.the_stop
     if spec.events:
         # Its times are those of the timetable; nothing but its end ends it.
-        assert stop.duration_s is not None, "checked by the spec"
-        return Stop(duration_s=stop.duration_s, give_up_s=stop.duration_s)
+        end_s = given(stop.duration_s, "duration")
+        return Stop(duration_s=end_s, give_up_s=end_s)
     if spec.workload.tpcc is not None:
         return Stop(duration_s=max((stop.duration_s or 0) * scale, LEAST_TPCC_S))
     if not uses_up(spec):

@@ -148,7 +148,7 @@ def _note_refused(planned: Planned, frame: Frame, emit: Emit) -> None:
     known = planned.run.finished()
     for trial in planned.trials:
         if trial.refused is not None and (trial.index, 0) not in known:
-            result = outcome.refused(frame, trial)
+            result = outcome.refused(frame, trial, trial.refused)
             planned.run.append(result)
             emit(_finished(result))
 

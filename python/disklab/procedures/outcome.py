@@ -28,8 +28,8 @@ from disklab.results import (
     pricing,
 )
 from disklab.results import Telemetry as TelemetryRecord
+from disklab.spec import Refusal, Trial
 from disklab.spec import Share as SpecShare
-from disklab.spec import Trial
 from disklab.spec.share import threads_of
 from disklab.telemetry import Judgement, judge
 from disklab.telemetry.sources import node_suffix
@@ -289,10 +289,8 @@ def failed(
     )
 
 
-def refused(frame: Frame, trial: Trial) -> TrialResult:
+def refused(frame: Frame, trial: Trial, why: Refusal) -> TrialResult:
     """Return the result of a trial that cannot be."""
-    why = trial.refused
-    assert why is not None, "only refused trials have a reason"
     return base(frame, trial, 0).model_copy(
         update={
             "status": "refused",

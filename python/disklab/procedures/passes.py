@@ -19,6 +19,8 @@ from disklab.procedures.record import MEASURED, Notes, Series
 from disklab.procedures.turn import Turn
 from disklab.results import ReadBack
 from disklab.results.timetable import recovery_of
+from disklab.spec.amounts import only
+from disklab.spec.procedures import Fixed, Variable
 from disklab.spec.timetable_checks import ends_whole
 from disklab.workloads.protocol import Asked
 
@@ -220,14 +222,12 @@ MOST_DEVIATIONS = 3.0
 
 def fixed_rate(turn: Turn, bed: Bed, notes: Notes) -> Series:
     """Offer the trial's rate; say when it was not achieved."""
-    load = turn.spec.workload.load
-    assert load is not None, "checked by the spec"
-    assert load.rate_per_s is not None, "fixed has a rate"
+    rate_per_s = only(Fixed, turn.spec.the_procedure.chosen).rate_per_s
     warm_up(turn, bed, notes)
     series = measure(turn, bed, notes)
-    if series.operations < least_operations(load.rate_per_s * series.elapsed_s):
+    if series.operations < least_operations(rate_per_s * series.elapsed_s):
         notes.warn(
-            f"{series.ops_per_s:.0f} of the {load.rate_per_s:.0f} operations a second that were "
+            f"{series.ops_per_s:.0f} of the {rate_per_s:.0f} operations a second that were "
             "offered were done: the response times grow with the length of the run"
         )
     return series
@@ -284,8 +284,7 @@ def variable_threads(turn: Turn, bed: Bed, notes: Notes) -> Series:
 
     When the fewest miss it already, they are measured, with a warning.
     """
-    variable = turn.spec.the_procedure.variable
-    assert variable is not None, "the procedure is variable"
+    variable = only(Variable, turn.spec.the_procedure.chosen)
     target = f"{variable.median_latency_ms:g} ms at most {variable.pending_compactions} pending"
     warm_up(turn, bed, notes)
     prepare(turn, bed, notes, jobs.steady_stop(turn.spec, turn.effort))

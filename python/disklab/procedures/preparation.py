@@ -226,8 +226,8 @@ def check(
     """Raise everything that stands in the way on this machine; return the versions used."""
     problems = list(requirements.problems())
     if not turns:
-        first = next(trial for trial in trials if trial.refused is not None)
-        raise UserError(*_refusals(first))
+        first = next(trial.refused for trial in trials if trial.refused is not None)
+        raise UserError(*first.problems)
     kinds = {
         volume.filesystem
         for turn in turns
@@ -264,14 +264,6 @@ def _option_problems(options: Options) -> Iterator[Problem]:
     if options.scale is not None and not 0 < options.scale <= 1:
         rule = "a scale shrinks: it lies above 0 and is at most 1"
         yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
-
-
-def _refusals(trial: Trial) -> Iterator[Problem]:
-    """Yield why a trial cannot be: told as an error when there is no trial left to run."""
-    why = trial.refused
-    assert why is not None, "asked of refused trials only"
-    yield Problem(why.place, why.value, why.rule, why.way_out)
-    yield from why.more
 
 
 def _engine_problems(

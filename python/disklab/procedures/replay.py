@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
 from disklab.results import Telemetry as TelemetryRecord
-from disklab.spec.replay import Replay, loop_of, record_of
+from disklab.spec.replay import Replay, TraceReplay, loop_of, record_of
 from disklab.telemetry.gaps import Gaps
 from disklab.traces import Trace
 
@@ -111,16 +111,15 @@ def write_jobs(folder: Path, trace: Trace, device: Path, depth: int | None, slow
     return file
 
 
-def replay_log(  # noqa: PLR0913, PLR0917 - a run of fio has these parts
+def replay_log(
     program: Path,
     job: Path,
     limit_s: float,
     slow: int,
     tick: fio.Tick,
-    inside: Callable[[list[str]], list[str]] = list,
 ) -> Replayed:
     """Run fio on a job file; return what it told, in the disk's time."""
-    command = inside([str(program), "--output-format=json", str(job)])
+    command = [str(program), "--output-format=json", str(job)]
     ran = fio.run(command, limit_s, tick)
     (told,) = ran.report["jobs"]  # group_reporting merges the threads' histograms into one
     latency = fio.latencies(told, slow)
@@ -167,9 +166,7 @@ class ReplayTurn:
     @property
     def depth(self) -> int | None:
         """I/Os under way; None: at the trace's times."""
-        asked = self.turn.trial.spec.workload.trace
-        assert asked is not None
-        return asked.depth
+        return self.turn.trial.spec.workload.the(TraceReplay).depth
 
 
 def check(turn: Turn) -> None:
@@ -222,7 +219,6 @@ def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
         if turn.trial.spec.before.host_cache == "warm" and volume.caching != "None":
             warm(target, trace)
         known = known_of(target)
-        assert known.show is not None
         emit(PhaseStarted("measure", f"{len(trace)} I/Os of the trace"))
         limit_s = fio_limit_s(replay, wanted.slow)
         before = known.show()

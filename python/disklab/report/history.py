@@ -113,19 +113,17 @@ def equal_for_another_reason(comparison: Comparison) -> list[str]:
     """Return that both runs find no difference, at rates that no common limit explains."""
     here = [pair for pair in pairs_of(comparison.second) if pair.kind is Kind.EQUAL]
     for pair in here:
-        bound = {why(cell).bound_by for cell in pair.cells}
+        limit, *other_limits = {why(cell).bound_by for cell in pair.cells}
         others = [one for one in comparison.matched if one.cells[1] in pair.cells]
         ratios = [
             one.judgements[Quantity.OPS].ratio for one in others if Quantity.OPS in one.judgements
         ]
         if (
-            len(bound) == 1
-            and None not in bound
+            limit is not None
+            and not other_limits
             and len(ratios) == 2
             and min(map(off_by, ratios)) >= 1
         ):
-            (limit,) = bound
-            assert limit is not None
             return [
                 f"Equal in both, but not for the same reason: {comparison.second.label} is held by "
                 f"{limit_in_words(limit)}, at {wording.change_range(min(ratios), max(ratios))} the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import altair as alt
@@ -20,7 +21,7 @@ from disklab.report.part import Part, bounded
 from disklab.report.reasons import problem_of, why
 from disklab.report.subject import RunLike, Subject, subjects_of
 from disklab.report.verdict import EQUIVALENCE, Judgement
-from disklab.results import TrialResult
+from disklab.results import SteadyState, TrialResult
 from disklab.results.records import STRETCHES
 from disklab.results.seconds import largest, stretches
 
@@ -53,23 +54,18 @@ def bursts(subjects: Sequence[Subject]) -> list[Finding]:
 def _told(subject: Subject) -> Iterator[tuple[float, str]]:
     matrix = subject.matrix
     for cell in matrix.cells.values():
-        result = steady_of(cell)
-        if result is None or result.steady is None:
-            continue
-        name = matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
-        share = result.steady.ops_per_s / max(result.credits_gone[0].ops_per_s_before, 1e-9)
-        yield share, f"{name}: {in_words(result)}" if name else in_words(result)
+        # The first repeat that has a steady state.
+        steadied = ((one, one.steady) for one in cell.shown.usable if one.steady is not None)
+        for result, steady in islice(steadied, 1):
+            name = matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
+            share = steady.ops_per_s / max(result.credits_gone[0].ops_per_s_before, 1e-9)
+            words = in_words(result, steady)
+            yield share, f"{name}: {words}" if name else words
 
 
-def steady_of(cell: Cell) -> TrialResult | None:
-    """Return the first repeat of a cell that has a steady state; None: none."""
-    return next((result for result in cell.shown.usable if result.steady is not None), None)
-
-
-def in_words(result: TrialResult) -> str:
+def in_words(result: TrialResult, steady: SteadyState) -> str:
     """Return `3,500 a second while burst credits last (30 min), then 500`."""
-    gone, steady = result.credits_gone[0], result.steady
-    assert steady is not None
+    gone = result.credits_gone[0]
     before, lasting = gone.ops_per_s_before, wording.span(gone.at_s)
     if steady.ops_per_s < before * (1 - SAME_RATE):
         after = wording.rate(steady.ops_per_s)

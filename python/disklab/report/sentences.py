@@ -141,11 +141,11 @@ def equal(pairs: Sequence[Pair], names: Names, counted: str) -> str:
     low, high = hull(pairs)
     within = max(abs(low - 1), abs(high - 1))
     repeats = one.judgement.repeats
-    known = one.judgement.interval is not None
+    interval = one.judgement.interval
+    known = interval is not None
     count = f", {min(repeats)} repeats" if known and min(repeats) > 1 else ""
-    if known and one.mode == PREDICTED:
-        assert one.judgement.interval is not None
-        count = f", {wording.sure(one.judgement.interval)}"
+    if interval is not None and one.mode == PREDICTED:
+        count = f", {wording.sure(interval)}"
     how = f"within {ceil(within * 100 - 1e-9) or 1}{wording.SPACE}%{count}"
     about = "equally" if known else "about equally"
     load = f" for {counted}" if counted != "operations" else ""

@@ -57,17 +57,14 @@ def summary(subject: Subject) -> Figures:
                 *(wording.latency(shown.median(f"{name}_ms")) for name in ("p50", "p95", "p99")),
                 bound if cell.usable else status_of(cell),
                 str(subject.kept.get(cell.trial, "")),
-                by_rules(shown),
+                "; ".join(
+                    f"{one.answer}: {one.found[0].what} {one.figure}" for one in rules_of(shown)
+                ),
                 str(len(cell.usable)),
             ]
         )
     figures = ("ops/s", "p50", "p95", "p99", "why", "asked for", "good enough", "repeats")
     return Figures((*heads, *figures), rows(lines))
-
-
-def by_rules(cell: Cell) -> str:
-    """Return whether a cell keeps each rule of its database's makers."""
-    return "; ".join(f"{one.answer}: {one.found[0].what} {one.figure}" for one in rules_of(cell))
 
 
 def comparisons(answer: Answer) -> Figures:

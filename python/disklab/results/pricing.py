@@ -63,8 +63,7 @@ def _parts(
     catalog: Catalog, spec: TrialSpec, region: str, terms: PriceTerms
 ) -> Iterable[tuple[str, Price | NoPrice]]:
     """Yield what one node consists of."""
-    owner = spec.cluster or spec.device
-    assert owner is not None, "a trial has a cluster or a device"
+    owner = spec.cluster or spec.the_device
     yield owner.vm, vm_price(catalog, owner.vm, region=region, terms=terms)
     for *_, volume, _ in volumes_of(spec):
         price = volume_price(

@@ -169,6 +169,14 @@ class Specified(Record):
     cluster: Cluster | None = None
     database: Database | None = None
 
+    def required(self) -> Required:
+        """Return what the trial requires, with what of its system it is judged by."""
+        volumes = self.cluster.volumes if self.cluster is not None else None
+        copies = self.database.replication_factor if self.database is not None else None
+        return self.require.model_copy(
+            update={"volumes": volumes or {}, "copies": 1 if copies is None else copies}
+        )
+
 
 class StoredTrial(PlannedTrial):
     """A planned trial of a folder whose author may be anybody: what reports read of it is typed."""
@@ -221,25 +229,20 @@ class Kept:
 
 def required_of(spec: dict[str, Any]) -> Required | None:
     """Return what a trial requires, from its resolved specification; None: nothing."""
-    if not spec.get("require"):
-        return None
-    judged_by = Specified.model_validate(spec)
-    cluster, database = judged_by.cluster, judged_by.database
-    volumes = cluster.volumes if cluster is not None else None
-    copies = database.replication_factor if database is not None else None
-    return judged_by.require.model_copy(
-        update={"volumes": volumes or {}, "copies": 1 if copies is None else copies}
-    )
+    return Specified.model_validate(spec).required() if spec.get("require") else None
 
 
 def kept(required: Required, results: Sequence[TrialResult]) -> Kept | None:
-    """Judge a cell by all its usable repeats; None: it has no figures.
+    """Judge a cell by all its usable repeats; None: it has no figures."""
+    usable = [result for result in results if result.usable]
+    return judge(required, usable) if usable else None
+
+
+def judge(required: Required, usable: Sequence[TrialResult]) -> Kept:
+    """Judge a cell by its repeats with figures, of which there is one at least.
 
     A bound inside the range of the repeats, or inside the band of a prediction, cannot be told.
     """
-    usable = [result for result in results if result.usable]
-    if not usable:
-        return None
     points = [
         *_durable(required),
         *_recovered(required, usable),

@@ -150,7 +150,7 @@ class Run:
         """
         told = result if result.run else result.model_copy(update={"run": self.info.id})
         with durable.writing_to(self.folder):
-            durable.append_line(self.inside(TRIALS), to_line(told))
+            durable.append_line(self.inside(TRIALS), told.model_dump_json())
         self._results[told.key] = told
 
     def plan_again(self, update: Mapping[str, Any]) -> None:
@@ -241,11 +241,6 @@ class Run:
 
     def _info_text(self) -> str:
         return self.info.model_dump_json(indent=1) + "\n"
-
-
-def to_line(result: TrialResult) -> str:
-    """Return the JSON line of a result: every key each time, so that frames have all columns."""
-    return result.model_dump_json()
 
 
 def find_run(name: str | Path, out: Path = DEFAULT_OUT) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -25,6 +25,25 @@ class Part(BaseModel):
     """A frozen section. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class WrongKindError(TypeError):
+    """Something was asked of a specification that its kind does not have."""
+
+
+Kept = TypeVar("Kept")
+
+
+def given(part: Kept | None, name: str) -> Kept:
+    """Return what a specification of some kind has. Raises WrongKindError for one of another."""
+    if part is None:
+        raise WrongKindError(f"this specification has no {name}")
+    return part
+
+
+def only(kind: type[Kept], part: object) -> Kept:
+    """Return one of several parts, which is of this kind. Raises WrongKindError."""
+    return given(part if isinstance(part, kind) else None, kind.__name__)
 
 
 class Unreadable(ValueError):  # noqa: N818 - pydantic wants a ValueError; the words make the message

@@ -57,6 +57,11 @@ class Refusal:
     more: tuple[Problem, ...] = ()
     """Further reasons, where there are several."""
 
+    @property
+    def problems(self) -> list[Problem]:
+        """All reasons, as errors tell them."""
+        return [Problem(self.place, self.value, self.rule, self.way_out), *self.more]
+
     def __str__(self) -> str:
         """Return the first reason on one line."""
         return f"{self.place}: {self.value}: {self.rule}; {self.way_out}"
@@ -338,8 +343,8 @@ def experiment_of(document: Document) -> Experiment:
         spec = _validated(document, tree, problems)
         if spec is not None:
             made.append((index, levels, tree, spec))
-    raise_all(problems)
-    assert head is not None
+    if head is None or problems:
+        raise _error_of(problems)
     cells = [_cell(document, *parts) for parts in made]
     shared = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
     # In their own order: that of a set differs from run to run.
@@ -359,9 +364,14 @@ def experiment_of(document: Document) -> Experiment:
 
 def raise_all(problems: Iterable[Problem]) -> None:
     """Raise UserError when there are problems: each once, in the order of the file."""
+    some = list(problems)
+    if some:
+        raise _error_of(some)
+
+
+def _error_of(problems: Iterable[Problem]) -> UserError:
     unique = sorted(dict.fromkeys(problems), key=_line)
-    if unique:
-        raise UserError(*bounded(unique, unique[0].place.split(": ")[0]))
+    return UserError(*bounded(unique, unique[0].place.split(": ")[0]))
 
 
 def _line(problem: Problem) -> int:

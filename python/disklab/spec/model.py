@@ -30,6 +30,7 @@ from disklab.spec.amounts import (
     RESOLVED,
     Bytes,
     Count,
+    Kept,
     Milliseconds,
     Nodes,
     Part,
@@ -39,9 +40,11 @@ from disklab.spec.amounts import (
     Threads,
     TimeDilation,
     Unreadable,
+    given,
+    only,
 )
 from disklab.spec.payloads import RowShape, RowText, row_shape
-from disklab.spec.procedures import Load, Procedure
+from disklab.spec.procedures import Load, Procedure, Variable
 from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
 from disklab.spec.timetable import Failures, TimedEvent
@@ -491,7 +494,8 @@ class Tpcc(Part):
     """Connections to the database."""
 
 
-KINDS = {
+Kind = Literal["rows", "sysbench", "tpcc", "fio", "trace"]
+KINDS: dict[Kind, str] = {
     "rows": "operations",
     "sysbench": "sysbench",
     "tpcc": "tpcc",
@@ -582,14 +586,22 @@ class Workload(Part):
     @property
     def the_operations(self) -> Operations:
         """The operations on rows of a workload that is known to be of rows."""
-        assert self.operations is not None, "the workload is rows"
-        return self.operations
+        return self.the(Operations)
 
     @property
     def the_stop(self) -> Stop:
         """When the load ends, which the spec has decided on."""
-        assert self.stop is not None, "the spec decides on a stop"
-        return self.stop
+        return given(self.stop, "stop")
+
+    @property
+    def chosen(self) -> Operations | Sysbench | Tpcc | Fio | TraceReplay:
+        """The one that it is: exactly one is given."""
+        chosen: Operations | Sysbench | Tpcc | Fio | TraceReplay = getattr(self, KINDS[self.kind])
+        return chosen
+
+    def the(self, part: type[Kept]) -> Kept:
+        """Return the operations, Fio ... that a workload is known to be. Raises WrongKindError."""
+        return only(part, self.chosen)
 
     def asked_of(self, rows: int) -> int | None:
         """Return how many of so many rows are asked for; None: all."""
@@ -608,15 +620,9 @@ class Workload(Part):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def kind(self) -> Literal["rows", "sysbench", "tpcc", "fio", "trace"]:
+    def kind(self) -> Kind:
         """Which of the five it is."""
-        if self.operations is not None:
-            return "rows"
-        if self.sysbench is not None:
-            return "sysbench"
-        if self.trace is not None:
-            return "trace"
-        return "tpcc" if self.tpcc is not None else "fio"
+        return next(kind for kind, key in KINDS.items() if getattr(self, key) is not None)
 
 
 class Before(Part):
@@ -697,32 +703,32 @@ class TrialSpec(Part):
     @property
     def the_cluster(self) -> Cluster:
         """The cluster of a trial that is known to have one."""
-        assert self.cluster is not None, "a cluster experiment"
-        return self.cluster
+        return given(self.cluster, "cluster")
 
     @property
     def the_database(self) -> Database:
         """The database of a trial that is known to have one."""
-        assert self.database is not None, "a cluster has a database"
-        return self.database
+        return given(self.database, "database")
 
     @property
     def the_device(self) -> Device:
         """The device of a trial that is known to have one."""
-        assert self.device is not None, "a device experiment"
-        return self.device
+        return given(self.device, "device")
 
     @property
     def the_procedure(self) -> Procedure:
         """The procedure that the spec has decided on."""
-        assert self.procedure is not None, "the spec decides on a procedure"
-        return self.procedure
+        return given(self.procedure, "procedure")
+
+    @property
+    def variable(self) -> Variable | None:
+        """The search that its procedure is; None: it is none."""
+        return self.procedure.variable if self.procedure else None
 
     @property
     def the_dataset(self) -> Dataset:
         """The rows of a trial that is known to have some."""
-        assert self.dataset is not None, "rows are of a data set"
-        return self.dataset
+        return given(self.dataset, "dataset")
 
 
 class Observed(Part):

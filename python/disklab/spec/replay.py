@@ -124,8 +124,7 @@ def replay_of(
 
     Cells of a matrix share a trace that they replay alike.
     """
-    asked, stop = spec.workload.trace, spec.workload.stop
-    assert asked is not None
+    asked, stop = spec.workload.the(TraceReplay), spec.workload.stop
     path = folder / asked.file
     try:
         changed_ns = path.stat().st_mtime_ns
@@ -169,8 +168,7 @@ def _misfits(
 
 def loop_of(replay: Replay, spec: TrialSpec) -> dict[str, Any]:
     """Return how I/Os were offered, as results tell it."""
-    asked = spec.workload.trace
-    assert asked is not None
+    asked = spec.workload.the(TraceReplay)
     if asked.depth is not None:
         return {"kind": "closed", "jobs": 1, "depth": asked.depth}
     rate = replay.mixture.offered_per_s
@@ -179,8 +177,7 @@ def loop_of(replay: Replay, spec: TrialSpec) -> dict[str, Any]:
 
 def record_of(replay: Replay, spec: TrialSpec) -> dict[str, Any]:
     """Return what results keep of a trace."""
-    asked, mixture, placed = spec.workload.trace, replay.mixture, replay.placed
-    assert asked is not None
+    asked, mixture, placed = spec.workload.the(TraceReplay), replay.mixture, replay.placed
     told = asdict(mixture) | {
         "file": asked.file,
         "form": placed.trace.form,

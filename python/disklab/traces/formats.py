@@ -262,8 +262,8 @@ class _Reader:
         self.first_ns: int | None = None
 
     def read(self) -> Trace:
-        for number, line in self._lines():
-            self._take(number, line)
+        for number, parse, line in self._lines():
+            self._take(number, parse, line)
             if len(self.problems) > MOST_TOLD or self._has_enough():
                 break
         if self.problems:
@@ -273,8 +273,8 @@ class _Reader:
         rows = queued if len(queued.at) else self.rows[False]
         return self._trace(device, rows)
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield number and text of the lines with records."""
+    def _lines(self) -> Iterator[tuple[int, Parse, bytes]]:
+        """Yield number and text of the lines with records, and what reads them."""
         for number, line in enumerate(lines(self.path, TRACE, self.place), 1):
             if line is None:
                 rule = f"a line has at most {TRACE.most_line_bytes} bytes"
@@ -299,12 +299,11 @@ class _Reader:
                 continue
             if self.form == "blkparse" and _SUMMARY.fullmatch(line.strip()):
                 return  # blkparse's own counts, behind the last record
-            yield number, line
+            yield number, FORMATS[self.form], line
 
-    def _take(self, number: int, line: bytes) -> None:
-        assert self.form is not None
+    def _take(self, number: int, parse: Parse, line: bytes) -> None:
         try:
-            found = FORMATS[self.form](line.rstrip(b"\r\n"))
+            found = parse(line.rstrip(b"\r\n"))
         except WrongLineError as error:
             self._complain(number, THIS_LINE, error.rule, error.way_out)
             return

@@ -103,16 +103,15 @@ class Connection(H11Protocol):
 class Rarely(logging.Filter):
     """Lets one message of a kind through in a while."""
 
-    def __init__(self, quiet_s: float = QUIET_S) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._quiet_s = quiet_s
         self._last_s: dict[Any, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log it. Its kind is where in the program it comes from."""
         kind = record.pathname, record.lineno
         now = time.monotonic()
-        if now - self._last_s.get(kind, -self._quiet_s) < self._quiet_s:
+        if now - self._last_s.get(kind, -QUIET_S) < QUIET_S:
             return False
         self._last_s[kind] = now
         # One line: the trace of calls tells nothing that its message does not.

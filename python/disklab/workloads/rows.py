@@ -171,18 +171,15 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     `rows` is what the fill has written. `threads` overrides the trial's load, as `variable` does.
     """
     work = spec.workload
-    if work.operations is None:
-        raise ValueError(f"a workload of kind {work.kind} has no rows")
-    operations = work.operations.shares
+    operations = work.the_operations.shares
     load: ClosedLoop | OpenLoop
     if threads is not None:
         load = ClosedLoop(threads=threads)
-    elif work.load is None:
-        raise ValueError("the procedure decides the load; give threads")
-    elif work.load.threads is not None:
+    elif work.load is not None and work.load.threads is not None:
         load = ClosedLoop(threads=work.load.threads)
+    elif work.load is None or work.load.rate_per_s is None:
+        raise ValueError("the procedure decides the load; give threads")
     else:
-        assert work.load.rate_per_s is not None  # the spec has one of both
         load = OpenLoop(rate_per_s=work.load.rate_per_s, arrivals=work.load.arrivals)
         most = _load_of(spec).most_in_flight
         if most is not None:

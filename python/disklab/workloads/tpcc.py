@@ -18,7 +18,7 @@ from disklab.engine.load import (
     TpccWorkload,
     load_target,
 )
-from disklab.spec import TrialSpec
+from disklab.spec import TrialSpec, model
 from disklab.workloads.protocol import Asked, Begin, Target
 
 LOAD_CONNECTIONS = 8
@@ -34,11 +34,9 @@ def load_job(
     target: Mapping[str, object],
     warehouses: int,
     seed: int,
-    *,
-    connections: int = LOAD_CONNECTIONS,
 ) -> LoadJob:
     """Return the job that makes the tables anew and fills them. It ends when all rows are there."""
-    return _job(target, warehouses, "load", seed, connections, Stop())
+    return _job(target, warehouses, "load", seed, LOAD_CONNECTIONS, Stop())
 
 
 def run_job(  # noqa: PLR0913 - each is decided by somebody else
@@ -97,8 +95,7 @@ class Tpcc:
 
     def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the data hang on it alone."""
-        work = spec.workload.tpcc
-        assert work is not None, "the workload is TPC-C"
+        work = spec.workload.the(model.Tpcc)
         self._work = work
         self._seed = seed
         self._time_dilation = time_dilation

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from disklab.catalog.citation import date_of
 from disklab.catalog.facts import (
     GIB,
     Burst,
@@ -19,7 +18,7 @@ from disklab.catalog.facts import (
     Rate,
     VmLimit,
 )
-from disklab.catalog.load import Catalog, DiskEntry, VmEntry
+from disklab.catalog.load import Catalog, DiskEntry, VmEntry, date_of
 from disklab.catalog.price import DEFAULT_TERMS, Price, volume_price
 from disklab.catalog.processor import REFERENCE, cpu_speed
 from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
@@ -359,8 +358,6 @@ def describe_volume(catalog: Catalog, expression: DiskExpression, place: str) ->
         way_out = "ask for the VM, for example `disklab catalog azure/Standard_E8ds_v4`"
         raise UserError(Problem(place, repr(str(expression)), rule, way_out))
     disk = provision(catalog, expression, Terms(place=place))
-    if disk.entry is None:
-        raise AssertionError("only local disks have no entry, and those are refused above")
     described = describe_disk(catalog, disk.entry)
     bought = list(_bought(catalog, disk.entry, disk, expression.count))
     # What was bought stands in the place of what can be bought.

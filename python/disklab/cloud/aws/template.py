@@ -10,7 +10,7 @@ from typing import Any
 
 from disklab.catalog.facts import GIB
 from disklab.cloud.first_boot import ec2_name
-from disklab.cloud.layout import CloudHost, CloudVolume, Layout
+from disklab.cloud.layout import CloudHost, Layout, MadeVolume
 
 NETWORK = "10.77.0.0/24"
 ROOT_GIB = 8
@@ -103,8 +103,7 @@ def _instance(host: CloudHost, tags: dict[str, str]) -> dict[str, Any]:
             },
             *(
                 {"DeviceName": f"/dev/{ec2_name(volume.first + at)}", "Ebs": _volume(volume)}
-                for volume in host.volumes
-                if volume.kind == "disk"
+                for volume in host.made
                 for at in range(volume.count)
             ),
         ],
@@ -113,10 +112,8 @@ def _instance(host: CloudHost, tags: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _volume(volume: CloudVolume) -> dict[str, Any]:
+def _volume(volume: MadeVolume) -> dict[str, Any]:
     bought = volume.bought
-    assert bought is not None, "an EBS volume is bought"
-    assert bought.entry is not None, "as above"
     name = bought.entry.name.partition("/")[2]
     kind = TYPES.get(name, name)
     made: dict[str, Any] = {

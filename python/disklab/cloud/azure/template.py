@@ -10,7 +10,7 @@ from typing import Any
 
 from disklab.catalog.facts import GIB
 from disklab.catalog.price import AZURE_SKUS
-from disklab.cloud.layout import CloudHost, CloudVolume, Layout
+from disklab.cloud.layout import CloudHost, Layout, MadeVolume
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 # Versions that the SDK's models of the tests describe, or older ones with the same properties.
@@ -71,23 +71,20 @@ def template(layout: Layout, tags: dict[str, str], zones: Sequence[str] = ()) ->
 
 def needs_zone(layout: Layout) -> bool:
     """Return whether the layout cannot be made in a region without zones."""
-    skus = {sku_of(volume) for host in layout.hosts for volume in host.volumes}
+    skus = {sku_of(volume) for host in layout.hosts for volume in host.made}
     return layout.zones > 1 or bool(skus & CHOSEN)
 
 
-def sku_of(volume: CloudVolume) -> str | None:
-    """Return Azure's name for the kind of a volume's disks; None: the VM brings them."""
-    if volume.bought is None or volume.bought.entry is None:
-        return None
+def sku_of(volume: MadeVolume) -> str:
+    """Return Azure's name for the kind of a volume's disks."""
     return AZURE_SKUS[volume.bought.entry.family_name]
 
 
-def disk_names(host: CloudHost) -> list[tuple[str, CloudVolume, int]]:
+def disk_names(host: CloudHost) -> list[tuple[str, MadeVolume, int]]:
     """Return a host's managed disks: name, volume and LUN."""
     return [
         (f"{host.name}-{volume.name}-{at}", volume, volume.first + at)
-        for volume in host.volumes
-        if volume.kind == "disk"
+        for volume in host.made
         for at in range(volume.count)
     ]
 
@@ -221,10 +218,8 @@ def _disks(host: CloudHost, zone: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def _disk_properties(volume: CloudVolume) -> dict[str, Any]:
+def _disk_properties(volume: MadeVolume) -> dict[str, Any]:
     bought = volume.bought
-    assert bought is not None, "a managed disk is bought"
-    assert bought.entry is not None, "as above"
     made: dict[str, Any] = {"creationData": {"createOption": "Empty"}}
     made["diskSizeGB"] = bought.size_bytes // GIB
     if "performance-plus" in volume.disks:

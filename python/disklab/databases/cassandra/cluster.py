@@ -24,9 +24,8 @@ from disklab.databases.cassandra.configuration import (
 )
 from disklab.databases.cassandra.jolokia import FLUSH, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
-from disklab.databases.cassandra.settings import dilated_timing, merged, usual_timing
+from disklab.databases.cassandra.settings import dilated_timing, merged, statements, usual_timing
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
-from disklab.databases.cassandra.table import statements
 from disklab.databases.place import Way
 from disklab.databases.protocol import (
     Coldness,

@@ -310,12 +310,11 @@ def _run_maven(command: list[str], version: str, progress: Progress) -> None:
     with programs.start(
         command, stdout=programs.PIPE, stderr=programs.STDOUT, folder=None, inherits=True
     ) as maven:
-        assert maven.stdout is not None
         # A connection that hangs prints nothing, so the limit is kept from outside.
         limit = threading.Timer(FETCH_SECONDS, maven.kill)
         limit.start()
         try:
-            for part in maven.stdout:
+            for part in programs.piped(maven.stdout):
                 line = part.decode(errors="replace")
                 said = [*said, line.rstrip()][-200:]
                 if "Downloaded from" in line and ".jar" in line:

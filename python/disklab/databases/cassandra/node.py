@@ -12,7 +12,9 @@ from pathlib import Path
 
 from disklab.databases.cassandra.access import (
     KEYSTORE_FILE,
+    READY,
     USER,
+    Cql,
     Secrets,
     StorageKey,
     check_alone,
@@ -45,7 +47,6 @@ from disklab.databases.cassandra.jolokia import (
     STREAMED,
     Jolokia,
 )
-from disklab.databases.cql import READY, Cql
 from disklab.databases.log import LogForm
 from disklab.engine import Account, QueryError
 from disklab.errors import MachineError

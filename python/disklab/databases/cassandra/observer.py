@@ -13,13 +13,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from disklab.database_settings import Setting
 from disklab.databases.cassandra.configuration import CQL_PORT
-from disklab.databases.cassandra.table import COMPACTION, COMPRESSION
+from disklab.databases.cassandra.settings import COMPACTION, COMPRESSION
 from disklab.databases.observing import (
     CacheSeen,
     Count,
@@ -165,14 +165,14 @@ class CassandraObserver:
     nodes: dict[str, CqlQuery]
     """By HOST:PORT."""
     releases: dict[str, str]
-    silent: dict[str, str] = field(default_factory=dict)
+    silent: dict[str, str]
     """Nodes that could not be asked, and why."""
-    data_center: str = ""
+    data_center: str
     """That of the first node; nodes of others are left out, as they hold copies of their own."""
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...]
     """The other data centres."""
-    _undo: ExitStack = field(default_factory=ExitStack)
-    _pool: ThreadPoolExecutor | None = None
+    _undo: ExitStack
+    _pool: ThreadPoolExecutor
 
     @classmethod
     def connect(cls, target: Target) -> CassandraObserver:
@@ -219,7 +219,6 @@ class CassandraObserver:
 
     def read(self) -> Reading:
         """Return the counters of all nodes together."""
-        assert self._pool is not None, "connect() makes it"
         told = list(self._pool.map(self._views, self.nodes))
         return reading(told, time.monotonic())
 

@@ -21,9 +21,8 @@ from disklab.databases.cassandra.distribution import (
     look_for_java,
     unpacked,
 )
-from disklab.databases.cassandra.settings import check_settings, known_settings
+from disklab.databases.cassandra.settings import check_settings, check_table, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
-from disklab.databases.cassandra.table import check_table
 from disklab.databases.place import ServerHost
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.record import Needed

@@ -318,7 +318,7 @@ def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
     read_ahead = cluster.volumes["data"].read_ahead_bytes
-    heap = _heap(spec, vm.mem_gib)
+    heap = _jvm(spec).heap_bytes or full_heap_bytes(int((vm.mem_gib or 0) * GIB))
     shares = calibration.physical["ownership_ppm"].value
     same_size = isinstance(shares, list) and len(shares) == cluster.nodes
     return {
@@ -346,11 +346,6 @@ def _tokens(calibration: Calibration) -> Job:
 
 def _jvm(spec: TrialSpec) -> Jvm:
     return spec.database.jvm if spec.database is not None else Jvm()
-
-
-def _heap(spec: TrialSpec, memory_gib: float | None) -> int:
-    """Return the bytes of a node's heap: what the file says, or what Cassandra's script would."""
-    return _jvm(spec).heap_bytes or full_heap_bytes(int((memory_gib or 0) * GIB))
 
 
 def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int) -> Job:

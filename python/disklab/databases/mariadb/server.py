@@ -6,8 +6,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
-from disklab.databases.certificate import self_signed
-from disklab.databases.copies import CopyServer
+from disklab.databases.copies import CopyServer, self_signed
 from disklab.databases.log import LogForm
 from disklab.databases.mariadb.configuration import (
     DATABASE,

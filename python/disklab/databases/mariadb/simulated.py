@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from disklab.catalog import Catalog, parse_disks
-from disklab.catalog.citation import cite
+from disklab.catalog.load import cite
 from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
@@ -37,7 +37,7 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import Json
 from disklab.errors import Problem
 from disklab.spec import Trial, TrialSpec
-from disklab.spec.model import Dataset
+from disklab.spec.model import Dataset, Sysbench
 
 RECORD_HEADER = 5
 """**Source:** rem0rec.h, `REC_N_NEW_EXTRA_BYTES`."""
@@ -279,8 +279,8 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     work = spec.workload
     if work.kind == "rows":
         return _rows(spec, calibration)
-    assert work.sysbench is not None
-    shape = statements.sysbench(work.sysbench, statements.Stored(1, 0), statements.IN_A_TRANSACTION)
+    tables = statements.Stored(1, 0)
+    shape = statements.sysbench(work.the(Sysbench), tables, statements.IN_A_TRANSACTION)
     load: Json = {"closed": {"threads": shape.sessions}}
     if work.load is not None and work.load.rate_per_s is not None:
         load = load_of(spec, calibration)

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from disklab.database_settings import Setting
-from disklab.databases.certificate import self_signed
-from disklab.databases.copies import CopyServer
+from disklab.databases.copies import CopyServer, self_signed
 from disklab.databases.log import LogForm
 from disklab.databases.place import write
 from disklab.databases.postgresql.configuration import (

@@ -42,7 +42,7 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import Json
 from disklab.errors import Problem
 from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec
-from disklab.spec.model import Database, Dataset
+from disklab.spec.model import Database, Dataset, Sysbench
 
 # Servers of PostgreSQL that break, as the simulator takes it.
 
@@ -379,8 +379,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     if work.tpcc is not None:
         shape = statements.tpcc(work.tpcc, stored)
     else:
-        assert work.sysbench is not None
-        shape = statements.sysbench(work.sysbench, stored, statements.IN_A_TRANSACTION)
+        shape = statements.sysbench(work.the(Sysbench), stored, statements.IN_A_TRANSACTION)
     load: Json = {"closed": {"threads": shape.sessions}}
     if work.load is not None and work.load.rate_per_s is not None:
         load = load_of(spec, calibration)

@@ -2,8 +2,7 @@
 
 from disklab.databases.record import Record
 from disklab.databases.redis.cluster import provision
-from disklab.databases.redis.configuration import PORTS
-from disklab.databases.redis.installation import checks, needed_on
+from disklab.databases.redis.configuration import PORTS, checks, needed_on
 
 RECORD = Record(provision, PORTS, checks, needed_on=needed_on)
 

@@ -20,6 +20,7 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
 from disklab.errors import Problem
 from disklab.spec import Trial, TrialSpec
+from disklab.spec.model import Sysbench
 from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000
@@ -129,8 +130,7 @@ def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:
     stored = Stored(tablets, calibration.fact("column_overhead_bytes"))
     if spec.workload.tpcc is not None:
         return tpcc(spec.workload.tpcc, stored)
-    assert spec.workload.sysbench is not None
-    return sysbench(spec.workload.sysbench, stored, IN_A_TRANSACTION)
+    return sysbench(spec.workload.the(Sysbench), stored, IN_A_TRANSACTION)
 
 
 def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tuple[int, int]:

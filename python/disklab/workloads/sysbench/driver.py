@@ -24,9 +24,9 @@ from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, LoadProgress
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
 from disklab.machines import programs
-from disklab.machines.environment import minimal
+from disklab.machines.child import minimal
 from disklab.results import Histogram, encode
-from disklab.spec import TrialSpec
+from disklab.spec import TrialSpec, model
 from disklab.workloads.protocol import Asked, Begin, Target
 
 # What sysbench prints, as the events of a load.
@@ -229,9 +229,9 @@ class Process:
 
     def lines(self) -> Iterator[str]:
         """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
-        assert self._process.stdout is not None
+        stdout = programs.piped(self._process.stdout)
         # A longer line comes in pieces.
-        for part in iter(partial(self._process.stdout.readline, MOST_BYTES), b""):
+        for part in iter(partial(stdout.readline, MOST_BYTES), b""):
             line = part.decode(errors="replace")
             if any(word in line for word in TROUBLE):
                 self._last.append(line.strip()[:MOST_SAID])
@@ -380,8 +380,7 @@ class Sysbench:
 
     def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here; UserError when sysbench is not installed."""
-        work = spec.workload.sysbench
-        assert work is not None, "the workload is sysbench"
+        work = spec.workload.the(model.Sysbench)
         self._work = work
         self._rate = spec.workload.load.rate_per_s if spec.workload.load else None
         self._seed = seed
