@@ -83,7 +83,7 @@ COMMAND_RUN = Kind("a run of a command", MIB, "write one by `disklab run --json 
 RECORD = Kind("a record of disklab", MIB, "remove it by `disklab clean`")
 RELEASE = Kind("a Java release file", MIB, "name another Java")
 MANIFEST = Kind("a list of check sums", 16 * MIB, "remove the folder; it is fetched again")
-JAR = Kind("a jar", GIB, "remove the folder; it is fetched again")
+PROGRAM = Kind("a program file", GIB, "remove the folder; it is fetched again")
 SCRIPT = Kind("the script of the page", 64 * MIB, "remove it; it is made again")
 WISH = Kind("the wish for a run", 64, "remove it")
 # A run may be long, but a line of it is one result or one second.

@@ -22,10 +22,10 @@ from disklab.databases.etcd.configuration import (
     CLIENT_PORT,
     LEAST_ENTRIES,
     PORTS,
-    find_etcd,
     plan_memory,
 )
 from disklab.databases.etcd.gateway import quantile, rules
+from disklab.databases.etcd.installation import find_etcd
 from disklab.engine.load import (
     ClosedLoop,
     KnownVersions,

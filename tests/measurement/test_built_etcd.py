@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from disklab.databases.etcd.configuration import find_etcd
+from disklab.databases.etcd.installation import find_etcd
 from disklab.errors import UserError
 from disklab.machines.protocol import Command
 

@@ -17,6 +17,11 @@ database can be kept as they are."""
 _UNSAID = (("compression", "none"), ("compaction", "size-tiered"))
 
 
+def names_release(version: str, release: str) -> bool:
+    """Return whether a file's version names a release: 3.5.21 is meant by 3, 3.5 and itself."""
+    return f"{release}.".startswith(f"{version}.")
+
+
 @dataclass(frozen=True)
 class Installed:
     """What such a database is called in what it refuses."""
@@ -28,13 +33,13 @@ class Installed:
     """A node and what it holds, as the beginning of a sentence."""
     data: str
     """What lies on the volume `data`."""
-    chosen: str
-    """Which of the installed ones is run."""
     option: str
     """What an option of `database.table` would be called."""
     setting: str
     listing: str
     """Where its settings are listed."""
+    chosen: str | None = None
+    """Which of the installed ones is run; None: the one that a file's version names."""
 
     def check(self, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
         """Yield why a request cannot be had, as far as it is known without an installation."""
@@ -48,7 +53,7 @@ class Installed:
                 rule = f"{self.title} keeps its {self.data} on the volume `data`"
                 way_out = "name one of the cluster's volumes data"
                 yield Problem("cluster.volumes", ", ".join(node.volumes) or "none", rule, way_out)
-        if request.version is not None:
+        if request.version is not None and self.chosen is not None:
             rule = f"disklab runs the {self.chosen} that is installed on this machine"
             yield Problem("database.version", request.version, rule, "leave it out")
         for name, option in request.table.items():

@@ -202,8 +202,9 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     update_non_index = statement(text, reported_as="update", row_bytes=120)
     update_index = statement(number, *index, reported_as="update")
     delete = statement(number, *index, reported_as="delete")
+    count = work.range_rows
     scan = statement(
-        access("sbtest", "read", 100, run), times=4, reported_as="range", row_bytes=100 * 120
+        access("sbtest", "read", count, run), times=4, reported_as="range", row_bytes=count * 120
     )
     writes = [update_index, update_non_index, delete, {**insert, "times": 1}]
     scripts = {

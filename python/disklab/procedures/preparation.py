@@ -286,7 +286,10 @@ def _engine_problems(
                 found = provision(
                     request_of(turn, sizes_of(turn, catalog)), planned_places(turn), say
                 )
-                versions |= found.versions
+                for name, release in found.versions.items():
+                    # Turns may differ in it.
+                    known = versions.get(name, release).split(", ")
+                    versions[name] = ", ".join(dict.fromkeys([*known, release]))
             except UserError as error:
                 problems += error.problems
     return problems

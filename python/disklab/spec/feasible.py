@@ -128,7 +128,7 @@ def unknown_settings(site: Site) -> Iterator[Problem]:
     engine = site.word(("database", "engine"))
     if engine is None or engine not in names():
         return
-    release = site.word(("database", "version")) if engine == "cassandra" else None
+    release = site.word(("database", "version"))
     for name, given in site.mapping(("database", "settings")).items():
         if given.value is not None and not isinstance(given.value, dict | list):
             place = site.place(("database", "settings", name))

@@ -195,8 +195,9 @@ class Database(Part):
     engine: Engine = Field(examples=["cassandra"])
     """Database."""
     version: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["5.0"])
-    """Version of the database: 5.0, 4.1, 4.0 or a whole one of them (Cassandra). Without it: 5.0,
-    or what CASSANDRA_HOME holds."""
+    """Version of the database, as a line or a whole one of it: 5.0, 4.1, 4.0 (Cassandra), 3.5, 3.6
+    (etcd), 18 (PostgreSQL), or what is installed. Without it: Cassandra 5.0 or what CASSANDRA_HOME
+    holds, else the newest that is installed."""
     replication_factor: Nodes = Field(default=1, examples=[3])
     """Copies of each row."""
     consistency: Consistency = Field(default="LOCAL_QUORUM", examples=["QUORUM"])
@@ -480,6 +481,8 @@ class Sysbench(Part):
     )
     """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
     draws in four among a hundredth of each table."""
+    range_rows: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=100, examples=[20_000])
+    """Rows of each range of the scripts that have ranges, as sysbench's --range-size."""
     threads: Threads = Field(examples=[60])
     """Connections that each run one transaction after another. With `workload.load.rate` they take
     the transactions of an open loop as they are due."""

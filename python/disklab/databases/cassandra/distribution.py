@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import shutil
-import signal
-import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
 
 from disklab import reading
 from disklab.catalog.suggest import did_you_mean
 from disklab.databases.place import ServerHost
+from disklab.databases.program_cache import kept, run_tool
 from disklab.databases.protocol import Progress, say_nothing
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.requirements import find_program, how_to_get
-from disklab.machines import programs
 
 # Finding a Java that Cassandra runs on.
 
@@ -148,8 +140,10 @@ JOLOKIA = "2.2.9"
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 # 66 MB in 110 files: 21 s on a fast line; a slow one (100 kB/s) needs eleven minutes.
 FETCH_SECONDS = 1200.0
-MANIFEST = "manifest.json"
-_SUMS = TypeAdapter(dict[str, str])
+FILES_A_LINE = 25
+"""Without a terminal, a line is printed after so many files."""
+LIBRARIES = "lib"
+"""The folder of the jars in the cache."""
 _EXACT = re.compile(r"(4\.[01]|5\.0)\.\d{1,3}", re.ASCII)
 _POM = """<?xml version="1.0"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -204,17 +198,6 @@ class Distribution:
         return self.agent or next(iter(sorted(self.libraries.glob("jamm-*.jar"))))
 
 
-def cache_folder() -> Path:
-    """Return where fetched files are kept: `$XDG_CACHE_HOME/disklab`.
-
-    Where root has not said otherwise, where the user that runs servers may read them.
-    """
-    cache = os.environ.get("XDG_CACHE_HOME")
-    if cache is None and os.geteuid() == 0:
-        cache = "/var/cache"
-    return Path(cache or Path.home() / ".cache") / "disklab"
-
-
 def exact_version(version: str | None) -> str:
     """Return the release that a version names: `5.0` is our newest of that line."""
     asked = version or DEFAULT_LINE
@@ -234,12 +217,10 @@ def fetched(version: str | None = None, progress: Progress = say_nothing) -> Dis
     Maven fails or the files in the cache are not those that were fetched.
     """
     exact = exact_version(version)
-    folder = cache_folder() / "cassandra" / exact
-    if not folder.exists():
-        _fetch(exact, folder, progress)
-    _verify(folder)
-    agent = folder / "lib" / f"jolokia-agent-jvm-{JOLOKIA}-javaagent.jar"
-    return _complete(Distribution(_version_of(folder / "lib"), folder / "lib", agent), folder)
+    folder = kept("cassandra", exact, LIBRARIES, lambda made: _fetch(exact, made, progress))
+    libraries = folder / LIBRARIES
+    agent = libraries / f"jolokia-agent-jvm-{JOLOKIA}-javaagent.jar"
+    return _complete(Distribution(_version_of(libraries), libraries, agent), folder)
 
 
 def unpacked(home: Path, progress: Progress = say_nothing) -> Distribution:
@@ -268,95 +249,32 @@ def _complete(distribution: Distribution, folder: Path) -> Distribution:
     return distribution
 
 
-def _fetch(version: str, folder: Path, progress: Progress) -> None:
-    """Fetch into a folder beside, and rename it when it is whole."""
+def _fetch(version: str, made: Path, progress: Progress) -> None:
+    """Fetch into a folder."""
     maven = find_program("mvn")
     if maven is None:
         rule = "Cassandra is fetched from Maven Central, and Maven is not installed"
         way_out = f"install it: {how_to_get('mvn')}; or set CASSANDRA_HOME to an unpacked tarball"
         raise UserError(Problem("mvn", "not found", rule, way_out))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{version}-") as name:
-        made = Path(name)
-        made.chmod(0o755)
-        pom = _POM.format(cassandra=version, jolokia=JOLOKIA)
-        (made / "pom.xml").write_text(pom, encoding="utf-8")
-        # -C fails on a wrong checksum instead of warning.
-        command = [maven, "-B", "-C", "-f", str(made / "pom.xml"), MAVEN_PLUGIN]
-        command += ["-DincludeScope=runtime", f"-DoutputDirectory={made / 'lib'}"]
-        _run_maven(command, version, progress)
-        sums = {jar.name: _sum(jar) for jar in sorted((made / "lib").glob("*.jar"))}
-        (made / MANIFEST).write_text(json.dumps(sums, indent=1), encoding="utf-8")
-        try:
-            made.rename(folder)
-        except OSError:
-            # Another disklab was quicker: its files are as good.
-            if not (folder / MANIFEST).exists():
-                raise
-            return
-        # TemporaryDirectory expects its folder.
-        made.mkdir()
-
-
-FILES_A_LINE = 25
-"""Without a terminal, a line is printed after so many files."""
-
-
-def _run_maven(command: list[str], version: str, progress: Progress) -> None:
-    said: list[str] = []
+    pom = _POM.format(cassandra=version, jolokia=JOLOKIA)
+    (made / "pom.xml").write_text(pom, encoding="utf-8")
+    # -C fails on a wrong checksum instead of warning.
+    command = [maven, "-B", "-C", "-f", str(made / "pom.xml"), MAVEN_PLUGIN]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={made / LIBRARIES}"]
     count = 0
+
+    def hear(line: str) -> None:
+        nonlocal count
+        if "Downloaded from" in line and ".jar" in line:
+            count += 1
+            if count % FILES_A_LINE == 0:
+                progress(f"fetching Cassandra {version}: {count} files")
+
     progress(f"fetching Cassandra {version} from Maven Central (66 MB, once)")
-    # The user's own, with his proxies and settings.
-    with programs.start(
-        command, stdout=programs.PIPE, stderr=programs.STDOUT, folder=None, inherits=True
-    ) as maven:
-        # A connection that hangs prints nothing, so the limit is kept from outside.
-        limit = threading.Timer(FETCH_SECONDS, maven.kill)
-        limit.start()
-        try:
-            for part in programs.piped(maven.stdout):
-                line = part.decode(errors="replace")
-                said = [*said, line.rstrip()][-200:]
-                if "Downloaded from" in line and ".jar" in line:
-                    count += 1
-                    if count % FILES_A_LINE == 0:
-                        progress(f"fetching Cassandra {version}: {count} files")
-            maven.wait()
-        except BaseException:
-            maven.kill()
-            raise
-        finally:
-            limit.cancel()
-    if maven.returncode == -signal.SIGKILL:
-        raise MachineError(
-            f"Maven did not end within {FETCH_SECONDS:.0f} s; is Maven Central reached?"
-        )
-    if maven.returncode != 0:
+    code, said = run_tool(command, FETCH_SECONDS, hear)
+    if code != 0:
         reasons = [line for line in said if line.startswith("[ERROR]")] or said
         raise MachineError(
             f"Maven could not fetch Cassandra {version}: {' '.join(reasons[:3])}; check the "
             "network and ~/.m2/settings.xml, or set CASSANDRA_HOME to an unpacked tarball"
         )
-
-
-def _verify(folder: Path) -> None:
-    """Hold the jars against what was fetched; tenths of a second for 66 MB."""
-    sums: dict[str, str] = {}
-    with suppress(UserError, ValidationError):
-        sums = _SUMS.validate_json(reading.contents(folder / MANIFEST, reading.MANIFEST))
-    wrong = [name for name, sum_ in sums.items() if _sum(folder / "lib" / name) != sum_]
-    if wrong or not sums:
-        which = ", ".join(wrong[:3]) or MANIFEST
-        raise MachineError(
-            f"{folder}: {which} is not what was fetched; remove the folder to fetch it again"
-        )
-
-
-def _sum(file: Path) -> str:
-    if not file.exists():
-        return "missing"
-    with reading.opened(file, reading.JAR) as opened:
-        digest = hashlib.sha256()
-        while part := opened.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()

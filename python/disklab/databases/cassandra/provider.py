@@ -14,7 +14,6 @@ from disklab.databases.cassandra.distribution import (
     RELEASES,
     Distribution,
     Java,
-    cache_folder,
     exact_version,
     fetched,
     find_java,
@@ -24,6 +23,7 @@ from disklab.databases.cassandra.distribution import (
 from disklab.databases.cassandra.settings import check_settings, check_table, known_settings
 from disklab.databases.cassandra.sizing import plan_memory
 from disklab.databases.place import ServerHost
+from disklab.databases.program_cache import cache_folder
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.record import Needed
 from disklab.engine import Account

@@ -16,15 +16,14 @@ from disklab.databases.etcd.configuration import (
     MIB,
     PEER_PORT,
     PORTS,
-    Installation,
     MemberFiles,
     MemoryPlan,
     arguments,
-    find_etcd,
     plan_memory,
     url,
 )
 from disklab.databases.etcd.gateway import Gateway, added, read
+from disklab.databases.etcd.installation import Installation, find_etcd
 from disklab.databases.log import LogForm
 from disklab.databases.place import Way, write
 from disklab.databases.protocol import (
@@ -442,7 +441,10 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     problems = list(ETCD.check(request, nodes))
     if problems:
         raise UserError(*problems)
-    found = {host: find_etcd(host) for host in dict.fromkeys(node.host for node in nodes)}
+    found = {
+        host: find_etcd(host, request.version, progress)
+        for host in dict.fromkeys(node.host for node in nodes)
+    }
     for one in {one.version: one for one in found.values()}.values():
         problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
     if problems:

@@ -415,7 +415,10 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     problems = list(POSTGRESQL.check(request, nodes))
     if problems:
         raise UserError(*problems)
-    found = {host: find_postgresql(host) for host in dict.fromkeys(node.host for node in nodes)}
+    found = {
+        host: find_postgresql(host, request.version, progress)
+        for host in dict.fromkeys(node.host for node in nodes)
+    }
     told = [f"{host.elsewhere} {one.major}" for host, one in found.items() if host.elsewhere]
     majors = {one.major for one in found.values()}
     if len(majors) > 1:
@@ -423,6 +426,9 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         raise MachineError(f"a standby has the version of its primary, and there are {shown}")
     first = found[nodes[0].host]
     problems = POSTGRESQL.check_settings(request.settings, first.known_settings(), first.major)
+    if not problems:
+        refusal = first.refusal(request.settings, tls=request.tls)
+        problems += [] if refusal is None else [refusal]
     if problems:
         raise UserError(*problems)
     if told:

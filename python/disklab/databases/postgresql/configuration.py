@@ -142,7 +142,6 @@ POSTGRESQL = Installed(
     title="PostgreSQL",
     node="each PostgreSQL server holds all rows",
     data="tables",
-    chosen="newest PostgreSQL",
     option="option of a table",
     setting="setting",
     listing="postgres --describe-config",

@@ -463,6 +463,7 @@ class Sysbench:
             f"--table-size={self._work.rows_per_table}",
             f"--create-secondary={'on' if self._work.secondary_index else 'off'}",
             f"--rand-type={self._work.rand_type}",
+            f"--range-size={self._work.range_rows}",
             f"--threads={threads}",
         )
 
