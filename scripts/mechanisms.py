@@ -31,6 +31,7 @@ MECHANISMS = {
     "adaptive_flushing": "InnoDB writes pages only when room is needed, in its pool or redo log",
     "flow_control": "other nodes of a Galera cluster apply at once, and hold no commit up",
     "sync_period": "MariaDB syncs its binary log with each group of commits",
+    "recovery_reads": "after a crash InnoDB has the pages of its redo log in its pool",
     "active_list": "the page cache has one list, on which a used page goes round once more",
 }
 """Every mechanism of the simulator, and what is so without it."""
@@ -46,6 +47,7 @@ SINGLE_SERVERS_ALONE = (
     "adaptive_flushing",
     "flow_control",
     "sync_period",
+    "recovery_reads",
 )
 """Those of PostgreSQL and MariaDB, which no cell of another database has."""
 

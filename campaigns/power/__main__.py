@@ -29,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--setup", action="append", choices=names, help="only this one")
     parser.add_argument("--cuts", type=int, default=CUTS, help=f"of each run; {CUTS} by default")
     parser.add_argument("--state", type=Path, default=STATE, help=f"outcomes; {STATE} by default")
+    parser.add_argument("--evidence", type=Path, help="a folder for images that lost something")
     parser.add_argument("--page", type=Path, help="write what the state file holds as a page")
     return parser.parse_args()
 
@@ -47,7 +48,8 @@ def main() -> int:
                 if time.monotonic() > deadline:
                     break
                 for lying, count in ((True, LYING), (False, given.cuts)):
-                    for outcome in trials(setup, count, seed, lying=lying):
+                    kept = None if lying or setup.loses else given.evidence
+                    for outcome in trials(setup, count, seed, lying=lying, evidence=kept):
                         state.write(json.dumps({"run": seed, **asdict(outcome)}) + "\n")
                         state.flush()
                         if outcome.found and not (lying or setup.loses):

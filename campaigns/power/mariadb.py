@@ -66,6 +66,7 @@ class Writer:
         command = as_user("mariadbd", *SERVER, f"--innodb-doublewrite={self.doublewrite}")
         command += [f"--innodb-flush-log-at-trx-commit={self.synced}"]
         command += [f"--datadir={volume}/mariadb", f"--socket={sockets}/mariadb"]
+        command += [f"--tmpdir={sockets}"]
         with (
             log.open("wb") as said,
             subprocess.Popen(command, stdout=said, stderr=said, cwd="/") as process,
@@ -94,7 +95,7 @@ class Writer:
         made = "--auth-root-authentication-method=normal"
         run(
             *as_user("mariadb-install-db", "--no-defaults", "--skip-test-db", made),
-            f"--datadir={volume}/mariadb",
+            *(f"--datadir={volume}/mariadb", f"--tmpdir={volume}/mariadb"),
         )
         with self.server(volume):
             table = (

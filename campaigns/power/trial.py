@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from campaigns.power import cassandra, etcd, files, mariadb, postgresql
-from campaigns.power.cuts import Cut, Images, cuts_of, promised
+from campaigns.power.cuts import Cut, Images, cuts_of, last_flush, promised
 from campaigns.power.disk import SIZES, LostError, check_file_system, mounted, recorded
 from campaigns.power.marks import Marks
 from campaigns.power.recorder import Record, records_of
@@ -107,8 +109,28 @@ def try_cut(setup: Setup, images: Images, cut: Cut, lab: Path) -> Outcome:
     return Outcome(setup.name, *flags, wrong)
 
 
-def trials(setup: Setup, count: int, seed: int, *, lying: bool = False) -> Iterator[Outcome]:
-    """Yield the outcome of `count` cuts of one run; takes everything away afterwards."""
+def keep_evidence(setup: Setup, images: Images, cut: Cut, lab: Path, folder: Path) -> None:
+    """Keep the image of a cut as no server has touched it, its writes and what the server said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{setup.name.replace(' ', '-')}-{cut.position}-{cut.seed}"
+    images.make(cut, folder / f"{name}.img")
+    first = last_flush(images.log, cut)
+    rest = [
+        {"at": at, "kind": one.kind, "offset": one.offset, "length": one.length}
+        for at, one in enumerate(images.log[first : cut.position], first)
+    ]
+    (folder / f"{name}.json").write_text(json.dumps(rest, indent=1), encoding="utf-8")
+    for log in lab.glob("*.log"):
+        shutil.copyfile(log, folder / f"{name}-{log.name}")
+
+
+def trials(
+    setup: Setup, count: int, seed: int, *, lying: bool = False, evidence: Path | None = None
+) -> Iterator[Outcome]:
+    """Yield the outcome of `count` cuts of one run; takes everything away afterwards.
+
+    `evidence`: where what belongs to a cut that lost something is kept.
+    """
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         lab = Path(name).resolve()
         # A database's user must reach its folder.
@@ -117,4 +139,7 @@ def trials(setup: Setup, count: int, seed: int, *, lying: bool = False) -> Itera
         os.unlink(lab / "log")
         images = Images(log, lab / "durable.img", setup.size, setup.whole)
         for cut in cuts_of(log, count, seed, lying=lying):
-            yield try_cut(setup, images, cut, lab)
+            outcome = try_cut(setup, images, cut, lab)
+            if outcome.found and evidence:
+                keep_evidence(setup, images, cut, lab, evidence)
+            yield outcome

@@ -217,3 +217,61 @@ def test_writes_that_another_node_holds_up_name_it_as_the_bottleneck() -> None:
     share = stretches["retry"] / sum(stretches.values())
     assert result.bottleneck.utilisation == pytest.approx(share)
     assert share > 0.5
+
+
+TPCC = """\
+title: small
+cluster: {nodes: 1, vm: azure/Standard_D4s_v5, volumes: {data: {disks: azure/P15}}}
+database: {engine: mariadb, replication_factor: 1}
+workload:
+  tpcc: {warehouses: 20, connections: 40}
+  stop: {duration: 60s}
+"""
+
+
+def test_tpcc_comes_in_texts_of_several_statements_with_one_commit() -> None:
+    found = job(TPCC)
+    assert found["database"]["binlog_rows"] is True
+    tables = {table["name"]: table for table in found["tables"]}
+    assert tables["stock"]["rows"] == 2_000_000
+    assert tables["order_line"]["ends"] == 200
+    assert "ends" not in tables["history"]
+    assert tables["order of customer"]["row_bytes"] == 0
+    ways = {
+        kind["name"]: sum(not each["inside"] for each in kind["statements"])
+        for kind in found["workload"]["transactions"]
+    }
+    assert ways == {
+        **dict.fromkeys(("new order", "order status", "delivery", "stock level"), 2),
+        "payment": 1,
+    }
+    for kind in found["workload"]["transactions"]:
+        commits = [each["commits"] * each["times"] for each in kind["statements"]]
+        assert commits == [0] * (len(commits) - 1) + [1]
+    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}
+    (answer,) = simulate([made])
+    # 12.86 new orders a minute and warehouse at most, by keying and thinking.
+    assert answer["ops_per_s"] * 60 == pytest.approx(12.86 * 20, rel=0.15)
+
+
+EVENTS = "events: [{at: 20s, kill: n1}, {at: 22s, start: n1}]\n"
+TIMED = ROWS.replace("operations: 20000", "duration: 40s")
+
+
+def test_a_killed_server_comes_back_by_its_redo_log() -> None:
+    text = TIMED + EVENTS
+    found = job(text)
+    assert [event["what"] for event in found["faults"]["events"]] == ["kill", "start"]
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}])
+    result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
+    assert result.recovery is not None
+    (replay,) = result.recovery.rebuilds
+    assert replay.kind == "replay"
+    assert "innodb_log_file_size" in replay.lever
+
+
+def test_of_several_servers_none_breaks() -> None:
+    found = prepared(copies(TIMED, 2) + EVENTS)
+    assert found.job is None
+    assert any("of several simulated servers" in problem.rule for problem in found.reasons)

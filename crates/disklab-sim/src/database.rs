@@ -4,6 +4,7 @@ pub mod build;
 pub mod cassandra;
 mod event;
 pub mod mariadb;
+mod outage;
 pub mod postgresql;
 mod replicas;
 mod transactions;

@@ -246,6 +246,8 @@ pub enum Mechanism {
     FlowControl,
     /// MariaDB syncs its binary log with each group of commits.
     SyncPeriod,
+    /// After a crash InnoDB has the pages of its redo log in its pool.
+    RecoveryReads,
     /// The page cache has one list of pages: what was used goes round once more.
     ActiveList,
 }

@@ -7,8 +7,10 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, HostProfile};
+use disklab_sim::job::faults::What;
 use disklab_sim::job::*;
-use disklab_sim::{Report, simulate};
+use disklab_sim::{FaultReport, Report, simulate};
+use jobs::servers::at;
 use jobs::{host, network, postgresql, postgresql_job};
 
 const US: u64 = 1_000;
@@ -92,6 +94,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         entry_bytes,
         sizes: None,
         fill_sessions: 0,
+        ends: 0,
     };
     let mariadb = MariadbJob {
         cluster: Cluster {
@@ -108,6 +111,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             syncs_redo: true,
             writes_binlog: true,
             sync_binlog: 1,
+            binlog_rows: false,
             replication: Replication::Alone,
             applier_threads: 1,
             binlog_volume: None,
@@ -137,6 +141,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             redo_commit_bytes: 210,
             binlog_commit_bytes: 367,
         },
+        faults: None,
     };
     Job {
         kind: Kind::Mariadb(mariadb),
@@ -344,4 +349,161 @@ fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
     );
     let binlog = 20.0 + 20.0 + 140.0 + 208.0 + 3.0 * 13.0 + 367.0;
     close(bytes(&none) - bytes(&without), binlog, 0.4);
+}
+
+/// Writes for 30 s of which a server is killed in the twentieth, and started in the next.
+fn killed(pool_mib: u64) -> Job {
+    let mut job = job(writes(), 4, pool_mib);
+    let server = settings(&mut job);
+    server.workload.warm_up_ns = 0;
+    server.workload.stop.duration_ns = Some(30 * SECOND);
+    server.faults = Some(SqlFaults {
+        events: vec![at(20, 0, What::Kill), at(21, 0, What::Start)],
+        ..jobs::servers::waits()
+    });
+    job
+}
+
+fn faults(job: &Job) -> FaultReport {
+    run(job).faults.expect("it has a timetable")
+}
+
+fn start_s(faults: &FaultReport) -> f64 {
+    let step = faults.steps.iter().find(|step| step.what == What::Start);
+    let step = step.expect("it starts");
+    assert!(!step.extrapolated, "{step:?}");
+    step.ended_s - step.begun_s
+}
+
+#[test]
+fn a_killed_server_serves_when_it_has_read_its_log_and_the_pages_of_it() {
+    let mut job = killed(800);
+    settings(&mut job).database.log_file_bytes = 2 << 20;
+    // A page in a millisecond, one at a time.
+    settings(&mut job)
+        .faults
+        .as_mut()
+        .expect("some")
+        .replay_depth = 1;
+    let latency = &mut settings(&mut job).cluster.host.volumes[0].disks[0].latency;
+    latency.read = Distribution::constant(MS);
+    let told = faults(&job);
+    let [replay] = &told.rebuilds[..] else {
+        panic!("one recovery: {:?}", told.rebuilds);
+    };
+    assert_eq!((replay.kind, replay.done_bytes), ("replay", replay.bytes));
+    let without = start_s(&faults(&Job {
+        ablate: vec![Mechanism::RecoveryReads],
+        ..job.clone()
+    }));
+    let slow = start_s(&told);
+    settings(&mut job)
+        .faults
+        .as_mut()
+        .expect("some")
+        .replay_depth = 8;
+    let quick = start_s(&faults(&job));
+    // 100 ms of the process's start and a few reads of a log of some MB; then pages, one by one or eight at a time.
+    assert!((0.1..0.3).contains(&without), "{without}");
+    assert!(slow > 1.0, "{slow}");
+    // The CPU of a page is beside its read.
+    close((slow - without) / (quick - without), 8.0, 0.2);
+    let course = &told.course;
+    assert_eq!(course.completed[20], 0, "{course:?}");
+    assert!(course.completed[28] > 0, "{course:?}");
+    assert!(told.unavailable > 0 && told.unavailable <= told.failed_operations);
+}
+
+#[test]
+fn a_smaller_log_leaves_less_to_recover() {
+    let told = |mib: u64| {
+        let mut job = killed(800);
+        settings(&mut job).database.log_file_bytes = mib << 20;
+        let told = faults(&job);
+        (start_s(&told), told.rebuilds[0].bytes)
+    };
+    let (large, small) = (told(96), told(8));
+    assert!(small.1 <= 8 << 20, "{small:?}");
+    assert!(large.1 > 2 * small.1, "{large:?} {small:?}");
+    assert!(large.0 > small.0, "{large:?} {small:?}");
+}
+
+#[test]
+fn a_server_that_ends_in_order_has_nothing_to_recover() {
+    let mut job = killed(800);
+    let events = &mut settings(&mut job).faults.as_mut().expect("some").events;
+    *events = vec![at(20, 0, What::Restart)];
+    let latency = &mut settings(&mut job).cluster.host.volumes[0].disks[0].latency;
+    latency.write = Distribution::constant(5 * MS);
+    let told = faults(&job);
+    assert!(told.rebuilds.is_empty());
+    let [step] = &told.steps[..] else {
+        panic!("one step: {:?}", told.steps);
+    };
+    // It writes its changed pages first.
+    assert!(
+        !step.extrapolated && step.ended_s - step.begun_s > 0.3,
+        "{step:?}"
+    );
+}
+
+#[test]
+fn a_run_is_the_same_with_a_timetable_that_comes_too_late() {
+    let mut late = killed(128);
+    settings(&mut late).faults.as_mut().expect("some").events = vec![at(29, 0, What::Mend)];
+    let mut without = late.clone();
+    settings(&mut without).faults = None;
+    let (late, without) = (run(&late), run(&without));
+    assert_eq!(late.ops_per_s, without.ops_per_s);
+    assert_eq!(late.latency_ms.p99, without.latency_ms.p99);
+}
+
+#[test]
+fn texts_of_several_statements_take_one_way_and_locks_write_nothing() {
+    let parts = |inside| {
+        let mut select = statement(1, false, vec![access("sbtest", AccessKind::Lock, 1, None)]);
+        let begins = select.clone();
+        (select.times, select.inside) = (9, inside);
+        let mut job = job(vec![begins, select], 1, 800);
+        let server = settings(&mut job);
+        server.network = network(MS);
+        server.workload.transactions[0].statements[1].commits = true;
+        run(&job)
+    };
+    let (text, each) = (parts(true), parts(false));
+    close(each.latency_ms.p50 - text.latency_ms.p50, 9.0 * 2.0, 0.1);
+    assert_eq!(text.telemetry.write_ios_per_operation, 0.0);
+}
+
+#[test]
+fn rows_are_added_at_the_end_of_each_district() {
+    // A pool that has no room for all ends: each insert reads one of 4,000 leaves.
+    let reads = |ends| {
+        let mut insert = access("sbtest", AccessKind::Insert, 5, Some(50));
+        insert.draw = RowDraw::Uniform;
+        let mut job = job(vec![statement(1, true, vec![insert])], 4, 32);
+        settings(&mut job).tables[0].ends = ends;
+        run(&job).telemetry.read_ios_per_operation
+    };
+    assert!(reads(0) < 0.01, "the last leaf is in the pool");
+    let each = reads(4_000);
+    assert!(
+        (0.3..1.0).contains(&each),
+        "{each} a statement of five rows"
+    );
+}
+
+#[test]
+fn the_binary_log_has_rows_before_and_after_a_change() {
+    let bytes = |rows| {
+        let update = vec![access("sbtest", AccessKind::Update, 1, Some(20))];
+        let mut job = job(vec![statement(1, true, update)], 1, 800);
+        let database = &mut settings(&mut job).database;
+        (database.binlog_rows, database.sync_binlog) = (rows, 0);
+        database.log_file_bytes = 1 << 34;
+        run(&job).telemetry.write_bytes_per_operation
+    };
+    let more = bytes(true) - bytes(false);
+    // 416 bytes instead of 20, written back every five seconds.
+    assert!((300.0..500.0).contains(&more), "{more}");
 }

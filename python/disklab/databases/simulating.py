@@ -438,6 +438,30 @@ class Step:
         return job
 
 
+FIRST_RETRY_S, MOST_RETRY_S = 0.1, 1.0
+"""Pauses of clients of one primary that cannot connect, which double.
+
+**Source:** disklab's own load engine; a pool of connections with a back-off does the same.
+"""
+
+
+def sql_faults(events: Sequence[TimedEvent], delays: Delays, cluster: Cluster | None) -> Job:
+    """Return a timetable and its clients, as `SqlFaults` of the engine's `job/faults.rs` has them.
+
+    What a server needs to come back is its database's own. `cluster`: whose zones may be lost.
+    """
+    return {
+        "events": [step.job() for step in steps_of(events, cluster)],
+        "interval_ns": round(INTERVAL_S * NS_PER_S),
+        "start_ns": round(delays.start_s * NS_PER_S),
+        "timeout_ns": round(CLIENT_TIMEOUT_S * NS_PER_S),
+        "vanishes": delays.notice_s > 0,
+        "first_retry_ns": round(delays.gossip_s * FIRST_RETRY_S / MOST_RETRY_S * NS_PER_S),
+        "most_retry_ns": round(delays.gossip_s * NS_PER_S),
+        "follow_ns": round(delays.ring_s * NS_PER_S),
+    }
+
+
 def steps_of(events: Sequence[TimedEvent], cluster: Cluster | None) -> list[Step]:
     """Return what happens to which node, in the order of time: a lost zone is its nodes, lost."""
     hosts = iter(range(len(events)))

@@ -1,8 +1,10 @@
 //! The rules of a MariaDB job.
 
-use super::{Rules, check_stop, check_under_way, check_volume};
+use super::postgresql::check_clients;
+use super::{Rules, check_stop, check_timetable, check_under_way, check_volume};
 use crate::database::mariadb::{PAGE_BYTES, trees};
-use crate::job::{MariadbJob, Replication, RowDraw};
+use crate::job::faults::What;
+use crate::job::{MariadbJob, Replication};
 
 /// Most pages of all trees, two TiB: some forty bytes are kept for each.
 const MOST_PAGES: u64 = 1 << 27;
@@ -65,6 +67,42 @@ pub(super) fn check(rules: &mut Rules, job: &MariadbJob) {
     }
     check_tables(rules, job);
     check_transactions(rules, job);
+    check_faults(rules, job);
+}
+
+fn check_faults(rules: &mut Rules, job: &MariadbJob) {
+    let Some(faults) = &job.faults else {
+        return;
+    };
+    check_timetable(rules, job.workload.stop, faults.interval_ns);
+    check_clients(rules, faults, job.workload.connections);
+    rules.must(
+        job.database.replication == Replication::Alone,
+        "faults",
+        job.cluster.nodes,
+        "of several servers of MariaDB none breaks",
+        "use one server",
+    );
+    for event in &faults.events {
+        rules.must(
+            event.node == 0
+                && matches!(
+                    event.what,
+                    What::Kill
+                        | What::Lose
+                        | What::Start
+                        | What::Restart
+                        | What::Slow
+                        | What::Stall
+                        | What::Mend
+                        | What::Credits
+                ),
+            "faults.events",
+            format!("{:?} of {}", event.what, event.node),
+            "a server of MariaDB is killed, lost, started and restarted, and its disks break",
+            "use another event",
+        );
+    }
 }
 
 fn check_transactions(rules: &mut Rules, job: &MariadbJob) {
@@ -85,13 +123,6 @@ fn check_transactions(rules: &mut Rules, job: &MariadbJob) {
                 &access.table,
                 "there is no such table",
                 "name one of the tables",
-            );
-            rules.must(
-                !matches!(access.draw, RowDraw::Nurand { .. }),
-                &place,
-                &access.table,
-                "TPC-C of MariaDB is not simulated",
-                "use rows or sysbench",
             );
         }
     }

@@ -5,7 +5,7 @@ use disklab_units::sizes::{self, Size};
 use super::{MOST_NODES, Rules, check_stop, check_timetable, check_under_way, check_volume};
 use crate::database::postgresql::{PAGE_BYTES, layouts};
 use crate::job::faults::{What, in_order};
-use crate::job::{PostgresqlJob, Relation, RowSize, Transaction};
+use crate::job::{PostgresqlJob, Relation, RowSize, SqlFaults, Transaction};
 
 /// Most pages of all relations, two TiB: four bytes are kept for each.
 const MOST_PAGES: u64 = 1 << 28;
@@ -116,10 +116,15 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
             "use another event",
         );
     }
+    check_clients(rules, faults, job.workload.connections);
+}
+
+/// The rules of clients that lose their server.
+pub(super) fn check_clients(rules: &mut Rules, faults: &SqlFaults, connections: Option<u32>) {
     rules.must(
-        job.workload.connections.is_none(),
+        connections.is_none(),
         "workload.connections",
-        job.workload.connections.unwrap_or(0),
+        connections.unwrap_or(0),
         "under a timetable each session has a connection of its own",
         "leave it out",
     );

@@ -8,6 +8,8 @@
 //! nodes of Galera before the logs, and waits for the round trip to the furthest. **Changed pages** reach the disk by the page
 //! cleaner ([`flushing`]).
 //!
+//! A server that is killed comes back by its redo log ([`recovery`]).
+//!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
 //! **Divergence:** no lock on a row is waited for, pages do not split, purge does no work, nothing is read ahead; an insert goes to a
 //! page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
@@ -17,6 +19,7 @@
 //! written.
 
 mod applier;
+mod broken;
 mod commits;
 mod copies;
 mod event;
@@ -24,6 +27,8 @@ mod flushing;
 mod log;
 mod plan;
 mod pool;
+mod recovery;
+mod rows;
 mod server;
 
 use std::collections::{HashMap, VecDeque};
@@ -34,6 +39,7 @@ use disklab_units::random::Stream;
 use crate::chance::work;
 use crate::client::{RowKeys, distance};
 use crate::database::mariadb::applier::{Applier, OTHER};
+use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::log::Log;
@@ -41,10 +47,9 @@ use crate::database::mariadb::plan::{Access, Plan, Step, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
 use crate::database::mariadb::server::{applier, clients, filled_pool, logs, storage};
+use crate::database::outage::{Seat, Standing};
 use crate::engine::Slab;
-use crate::job::{
-    AccessKind, Load, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
-};
+use crate::job::{Load, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
 use crate::model::{Course, Model, Setting};
 use crate::network::{Link, Paths};
 use crate::permutation::Permutation;
@@ -67,6 +72,7 @@ const BINLOG: u32 = 1;
 #[derive(Clone, Debug, Default)]
 struct Session {
     kind: u32,
+    seat: Seat,
     step: u32,
     started: u64,
     asked: u64,
@@ -78,12 +84,12 @@ struct Session {
     /// The row that was drawn, and its leaf.
     number: u64,
     leaf: Option<u32>,
-    /// The last row of a table, which an insert or a further statement takes again.
-    last: Option<u64>,
+    /// Trees and rows of the transaction, oldest first, which an insert or a further statement takes again.
+    recent: VecDeque<(u32, u64)>,
     /// Pages that the statement has read.
     loaded: u64,
     since: u64,
-    /// Bytes that the transaction has changed.
+    /// Bytes of the binary log that the transaction's changes have.
     wrote: Option<u64>,
     split: Split,
     mark: u64,
@@ -97,6 +103,8 @@ struct Rules {
     load: Load,
     writes_binlog: bool,
     syncs: [bool; 2],
+    /// Whether pages of the redo log are read after a crash.
+    recovery_reads: bool,
     replication: Replication,
     /// How many other servers hold all rows.
     others: usize,
@@ -139,6 +147,10 @@ pub struct Mariadb {
     people: Stream,
     arrivals: Stream,
     before: Vec<VolumeCounters>,
+    /// None: nothing breaks.
+    broken: Option<Box<Broken>>,
+    /// Which of the server's lives it is: of its I/Os the number of their node.
+    life: u16,
 }
 
 impl Model for Mariadb {
@@ -175,6 +187,7 @@ impl Model for Mariadb {
                 },
                 load: work.load.clone(),
                 writes_binlog: settings.writes_binlog,
+                recovery_reads: !has_not(Mechanism::RecoveryReads),
                 syncs: [settings.syncs_redo, settings.sync_binlog > 0],
                 replication: settings.replication,
                 others: job.cluster.nodes as usize - 1,
@@ -203,6 +216,8 @@ impl Model for Mariadb {
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
                 .drawn_from(work.key_stream.as_ref()),
+            broken: Broken::new(job, pages, seed),
+            life: 0,
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
             plan,
             kinds: Stream::new(seed, "transactions"),
@@ -215,6 +230,7 @@ impl Model for Mariadb {
 
     fn begin(&mut self) {
         self.course.schedule_measure(Event::Measure);
+        self.begin_faults();
         if self.plan.writes {
             self.course.queue.push(ROUND_NS, Event::Cleaner);
             if self.rules.syncs != [true, true] {
@@ -236,8 +252,14 @@ impl Model for Mariadb {
 
     #[inline]
     fn handle(&mut self, now: u64, event: Event) {
+        if self.broken.is_some() && self.comes_too_late(event) {
+            return;
+        }
         match event {
-            Event::Begin(session) => self.begin(now, session),
+            Event::Begin(session) => match self.rules.load {
+                Load::Closed { .. } => self.begin(now, session),
+                Load::Open { .. } => self.take_next(now, session),
+            },
             Event::Arrive(session) => self.arrive(now, session),
             Event::Plan(session) => self.planned(now, session),
             Event::Ready(session) => self.ready(now, session),
@@ -260,6 +282,8 @@ impl Model for Mariadb {
             Event::Cleaner => self.cleaner_round(now),
             Event::Offer => self.offer(now),
             Event::Measure => self.measure(now),
+            Event::Faults => self.look_at_faults(now),
+            Event::Recovered(piece) => self.recovered(now, piece),
         }
     }
 
@@ -269,6 +293,7 @@ impl Model for Mariadb {
 
     fn report(&mut self, job: &MariadbJob, cell: u64) -> Report {
         let work = &job.workload;
+        let faults = self.fault_report();
         let now = self.course.recorder.measured_to();
         let used = self
             .connections
@@ -291,7 +316,10 @@ impl Model for Mariadb {
             unsent: self.unsent.len() as u64,
         };
         let shares = work.connections.is_some();
-        sql_report(cell, &work.transactions, shares, &job.cluster.host, parts)
+        Report {
+            faults,
+            ..sql_report(cell, &work.transactions, shares, &job.cluster.host, parts)
+        }
     }
 }
 
@@ -324,8 +352,10 @@ impl Mariadb {
     fn set_out(&mut self, now: u64, number: u32, started: u64) {
         let session = &mut self.sessions[number as usize];
         session.started = started;
+        session.seat.serial += 1;
         session.step = self.plan.kinds.of(session.kind).steps.start;
-        (session.wrote, session.last) = (None, None);
+        session.wrote = None;
+        session.recent.clear();
         session.split = Split::default();
         session.split.add(Stretch::Unsent, now - started);
         session.mark = now;
@@ -346,8 +376,14 @@ impl Mariadb {
 
     /// A session sends its statement.
     fn send(&mut self, now: u64, number: u32) {
+        if !self.can_send(now, number) {
+            return;
+        }
         self.spend(now, number, Stretch::Slots);
         self.sessions[number as usize].asked = now;
+        if self.step(number).inside {
+            return self.arrive(now, number);
+        }
         let bytes = self.step(number).bytes / 2;
         let count = self.machines.len();
         let (cores, link) = &mut self.machines[number as usize % count];
@@ -362,10 +398,12 @@ impl Mariadb {
     /// The server's thread takes a statement, with all CPU that its rows will cost.
     fn arrive(&mut self, now: u64, number: u32) {
         self.spend(now, number, Stretch::Network);
-        let (accesses, further, changed) = self.step(number).counts;
+        let step = self.step(number);
+        let (accesses, further, changed) = step.counts;
+        let messages = if step.inside { 0 } else { 2 };
         let parameters = &self.rules.parameters;
         let cpu_ns = parameters.statement_cpu_ns
-            + 2 * self.rules.tls_ns
+            + messages * self.rules.tls_ns
             + accesses * parameters.row_read_cpu_ns
             + further * parameters.scan_row_cpu_ns
             + changed * parameters.row_write_cpu_ns;
@@ -401,73 +439,6 @@ impl Mariadb {
         }
     }
 
-    /// Draws the next row. Its leaf is looked for unless it is `held`, that of the row before.
-    fn next_row(&mut self, number: u32, held: Option<u32>) {
-        let session = &self.sessions[number as usize];
-        let step = &self.plan.steps[session.step as usize];
-        if session.access >= step.accesses.end {
-            return;
-        }
-        let access = self.plan.accesses[session.access as usize];
-        let row = self.draw(number, &access);
-        let tree = &self.plan.trees[access.tree as usize];
-        let leaf = tree.leaf_of(row);
-        let session = &mut self.sessions[number as usize];
-        session.number = row;
-        if !tree.secondary {
-            session.last = Some(row);
-        }
-        session.leaf = (held != Some(leaf)).then_some(leaf);
-    }
-
-    /// Which row an access takes.
-    fn draw(&mut self, number: u32, access: &Access) -> u64 {
-        let tree = &self.plan.trees[access.tree as usize];
-        let (rows, secondary) = (tree.rows, tree.secondary);
-        let session = &self.sessions[number as usize];
-        let inserts = access.kind == AccessKind::Insert && !secondary;
-        match access.draw {
-            // Where a row was deleted before, as sysbench does, or at the end of the tree.
-            RowDraw::Uniform | RowDraw::Preferred { .. } if inserts => match session.last {
-                Some(row) => row % rows,
-                None => rows - 1,
-            },
-            RowDraw::Recent => match session.last {
-                Some(row) => row % rows,
-                None => rows - 1,
-            },
-            RowDraw::Uniform | RowDraw::Nurand { .. } => self.rows.below(rows),
-            RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
-            RowDraw::Keys => self.row_by_key(!inserts, rows),
-            RowDraw::Run | RowDraw::PreferredRun { .. } | RowDraw::KeyRun { .. } => {
-                if session.row == 0 {
-                    let (base, run) = match access.draw {
-                        RowDraw::KeyRun { most } => {
-                            let run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
-                            (self.row_by_key(true, rows), run)
-                        }
-                        RowDraw::PreferredRun { how } => {
-                            (how.rows().draw(rows, &mut self.rows), access.rows)
-                        }
-                        _ => (self.rows.below(rows), access.rows),
-                    };
-                    let session = &mut self.sessions[number as usize];
-                    (session.base, session.run) = (base, run);
-                }
-                let session = &self.sessions[number as usize];
-                (session.base + u64::from(session.row)) % rows
-            }
-        }
-    }
-
-    fn row_by_key(&mut self, asks: bool, rows: u64) -> u64 {
-        let key = self.keys.draw(asks);
-        match &self.shared {
-            Some((scale, places)) => places.place(key / scale % rows),
-            None => key % rows,
-        }
-    }
-
     /// Goes through rows until a page has to be waited for, or the statement is done.
     fn read_on(&mut self, now: u64, number: u32) {
         loop {
@@ -484,8 +455,8 @@ impl Mariadb {
             }
             let access = self.plan.accesses[session.access as usize];
             let leaf = self.plan.trees[access.tree as usize].leaf_of(session.number);
-            if access.kind != AccessKind::Read {
-                self.change(number, leaf, access.bytes);
+            if access.changes() {
+                self.change(number, leaf, &access);
             }
             let session = &mut self.sessions[number as usize];
             session.row += 1;
@@ -526,7 +497,8 @@ impl Mariadb {
     fn read_page(&mut self, now: u64, number: u32, page: u32) {
         self.reading.insert(page, Vec::new());
         self.sessions[number as usize].loaded += 1;
-        let io = self.ios.add(PendingIo::new(0, Purpose::Piece(number)));
+        let purpose = Purpose::Piece(number);
+        let io = self.ios.add(PendingIo::new(self.life, purpose));
         let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
         self.storage
             .submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
@@ -553,6 +525,9 @@ impl Mariadb {
         let waiting = self.reading.remove(&page).unwrap_or_default();
         for this in std::iter::once(number).chain(waiting) {
             let session = &mut self.sessions[this as usize];
+            if session.seat.is_over() {
+                continue;
+            }
             session.leaf = None;
             let since = session.since;
             self.course.recorder.waited_for_disk(now - since);
@@ -563,14 +538,14 @@ impl Mariadb {
     }
 
     /// Changes a row: its leaf, undo, and the redo of both.
-    fn change(&mut self, number: u32, leaf: u32, bytes: u64) {
+    fn change(&mut self, number: u32, leaf: u32, access: &Access) {
         let begins = self.sessions[number as usize].wrote.is_none();
-        *self.sessions[number as usize].wrote.get_or_insert(0) += bytes;
+        *self.sessions[number as usize].wrote.get_or_insert(0) += access.logged_bytes;
         self.mark(leaf);
         if self.applier.is_some() {
             self.sessions[number as usize].changed.push(leaf);
         }
-        self.redo.end += self.rules.parameters.redo_row_bytes + bytes;
+        self.redo.end += self.rules.parameters.redo_row_bytes + access.bytes;
         if begins {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
             let segment = self.rows.below(UNDO_PAGES / 2) * 2;
@@ -588,6 +563,9 @@ impl Mariadb {
     }
 
     fn mark(&mut self, page: u32) {
+        if let Some(broken) = &mut self.broken {
+            broken.changed[page as usize] = self.redo.end;
+        }
         if self.pool.holds(page) && !self.pool.mark(page, true) {
             let position = self.redo.end;
             self.flushing.change(page, position);
@@ -634,6 +612,13 @@ impl Mariadb {
     /// The server answers.
     fn reply(&mut self, now: u64, number: u32) {
         let bytes = self.step(number).bytes / 2;
+        let session = &self.sessions[number as usize];
+        let next = session.step + 1;
+        let more = next < self.plan.kinds.of(session.kind).steps.end;
+        if more && self.plan.steps[next as usize].inside {
+            // The text goes on where it is.
+            return self.course.queue.push(now, Event::Done(number));
+        }
         let left = self.link.send(now, now, bytes);
         let way = self.paths.delay(0, number as usize % self.machines.len());
         let at = left + way + self.rules.parameters.overhead_ns;
@@ -643,6 +628,10 @@ impl Mariadb {
     }
 
     fn done(&mut self, now: u64, number: u32) {
+        if self.sessions[number as usize].seat.standing == Standing::GivenUp {
+            self.sessions[number as usize].seat.standing = Standing::Dead;
+            return;
+        }
         if let Some(name) = self.step(number).name {
             let asked = self.sessions[number as usize].asked;
             self.course.recorder.note(name as usize, now - asked);
@@ -662,22 +651,29 @@ impl Mariadb {
         );
         self.course.recorder.split(kind as usize, &session.split);
         self.course.recorder.ended(now, kind as usize, started);
+        self.note_success(now, started);
+        self.sessions[number as usize].seat.standing = Standing::Free;
         if let Some(next) = self.connections.leave(now) {
             self.send(now, next);
         }
         if matches!(self.rules.load, Load::Open { .. }) {
-            return match self.unsent.pop_front() {
-                Some(due) => {
-                    self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                    self.set_out(now, number, due);
-                }
-                None => self.idle.push(number),
-            };
+            return self.take_next(now, number);
         }
         let kinds = &self.plan.kinds;
         let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
         self.sessions[number as usize].kind = kind;
         self.course.queue.push(now + pause, Event::Begin(number));
+    }
+
+    /// A session of an open loop has nothing to do: it takes what has waited longest.
+    fn take_next(&mut self, now: u64, number: u32) {
+        match self.unsent.pop_front() {
+            Some(due) => {
+                self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
+                self.set_out(now, number, due);
+            }
+            None => self.idle.push(number),
+        }
     }
 
     /// Schedules what the disk model has decided, and its next step.
@@ -695,7 +691,12 @@ impl Mariadb {
         if io.node == OTHER {
             return self.other_io_ended(now, io.purpose);
         }
+        if io.node != self.life {
+            // Who wanted it has ended.
+            return;
+        }
         match io.purpose {
+            Purpose::Piece(page) if self.recovers() => self.recovering_page_read(now, page),
             Purpose::Piece(session) => self.page_read(now, session, io.passed),
             Purpose::Log(which) => self.log_io_ended(now, which),
             Purpose::Stream(which) => self.stream_ended(now, which),

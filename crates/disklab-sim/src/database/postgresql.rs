@@ -39,7 +39,8 @@ use disklab_units::random::Stream;
 
 use crate::chance::work;
 use crate::client::{RowKeys, distance};
-use crate::database::postgresql::broken::{Broken, Standing};
+use crate::database::outage::{Seat, Standing};
+use crate::database::postgresql::broken::Broken;
 use crate::database::postgresql::buffers::Buffers;
 use crate::database::postgresql::changes::Changes;
 use crate::database::postgresql::event::Event;
@@ -80,9 +81,7 @@ const MOST_RECENT: usize = 32;
 #[derive(Clone, Debug, Default)]
 struct Session {
     kind: u32,
-    /// Whether its transaction goes on, and how many it has had.
-    standing: Standing,
-    serial: u32,
+    seat: Seat,
     /// The next statement.
     step: u32,
     /// When the transaction wanted a connection, or was due.
@@ -386,7 +385,7 @@ impl Postgresql {
     fn set_out(&mut self, now: u64, number: u32, started: u64) {
         let session = &mut self.sessions[number as usize];
         session.started = started;
-        session.serial += 1;
+        session.seat.serial += 1;
         session.step = self.plan.kinds.of(session.kind).steps.start;
         session.wrote = false;
         session.recent.clear();
@@ -416,7 +415,7 @@ impl Postgresql {
         }
         self.spend(now, number, Stretch::Slots);
         let session = &mut self.sessions[number as usize];
-        (session.asked, session.standing) = (now, Standing::Busy);
+        (session.asked, session.seat.standing) = (now, Standing::Busy);
         if self.step(number).inside {
             return self.arrive(now, number);
         }
@@ -516,8 +515,8 @@ impl Postgresql {
     }
 
     fn done(&mut self, now: u64, number: u32) {
-        if self.sessions[number as usize].standing == Standing::GivenUp {
-            self.sessions[number as usize].standing = Standing::Dead;
+        if self.sessions[number as usize].seat.standing == Standing::GivenUp {
+            self.sessions[number as usize].seat.standing = Standing::Dead;
             return;
         }
         if let Some(name) = self.step(number).name {
@@ -540,7 +539,7 @@ impl Postgresql {
         self.course.recorder.split(kind as usize, &session.split);
         self.course.recorder.ended(now, kind as usize, started);
         self.note_success(now, started);
-        self.sessions[number as usize].standing = Standing::Free;
+        self.sessions[number as usize].seat.standing = Standing::Free;
         if let Some(next) = self.connections.leave(now) {
             self.send(now, next);
         }
@@ -622,7 +621,7 @@ impl Postgresql {
                     let this = next;
                     let session = &mut self.sessions[this as usize];
                     next = std::mem::replace(&mut session.next, NOBODY);
-                    if matches!(session.standing, Standing::Dead | Standing::Lost) {
+                    if session.seat.is_over() {
                         continue;
                     }
                     session.part += 1;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation};
+use super::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation, SqlFaults};
 
 /// A server, its clients and their transactions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct MariadbJob {
     pub before: Before,
     /// What no page states.
     pub parameters: MariadbParameters,
+    /// What breaks meanwhile, of one server alone; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<SqlFaults>,
 }
 
 /// The settings that matter here, by their names in my.cnf. `innodb_flush_method` is O_DIRECT.
@@ -43,6 +46,9 @@ pub struct MariadbSettings {
     pub writes_binlog: bool,
     /// `sync_binlog`: it is synced with each so many groups of commits, which wait; 0: Linux writes it back.
     pub sync_binlog: u32,
+    /// Whether it has whole rows, before and after a change: `binlog_format=MIXED` at READ COMMITTED; otherwise the statements.
+    #[serde(default)]
+    pub binlog_rows: bool,
     /// What a commit waits for at other servers.
     #[serde(default)]
     pub replication: Replication,

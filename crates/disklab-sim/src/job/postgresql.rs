@@ -79,6 +79,9 @@ pub struct Relation {
     /// **Divergence:** rows of several sizes lie in the order of their keys in any case.
     #[serde(default)]
     pub fill_sessions: u32,
+    /// Places at which rows are added behind those that are there, in MariaDB: a district of TPC-C has one; zero: the end.
+    #[serde(default)]
+    pub ends: u32,
 }
 
 /// One of the sizes that rows of a table have.

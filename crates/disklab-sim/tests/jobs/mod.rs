@@ -297,6 +297,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
         tables: vec![Relation {
             sizes: None,
             fill_sessions: 0,
+            ends: 0,
             name: "rows".to_owned(),
             rows: 70_000,
             row_bytes: 1_052,

@@ -33,8 +33,14 @@ pub fn job(seconds: u64, events: Vec<Event>) -> Job {
         max_in_flight: 200,
     };
     servers.cluster.read_ahead_bytes = 128 << 10;
-    servers.faults = Some(SqlFaults {
-        events,
+    servers.faults = Some(SqlFaults { events, ..waits() });
+    job
+}
+
+/// A timetable of nothing, and how long servers and clients wait.
+pub fn waits() -> SqlFaults {
+    SqlFaults {
+        events: Vec::new(),
         interval_ns: SECOND,
         start_ns: 100 * MS,
         timeout_ns: 12 * SECOND,
@@ -48,8 +54,7 @@ pub fn job(seconds: u64, events: Vec<Event>) -> Job {
         promote_ns: 100 * MS,
         copy_send_byte_ps: 0,
         copy_take_byte_ps: 0,
-    });
-    job
+    }
 }
 
 pub fn run(job: &Job) -> (Report, FaultReport) {

@@ -5,7 +5,8 @@ What a row takes of its leaf follows from InnoDB's own format.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,9 +20,13 @@ from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
 from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory
 from disklab.databases.simulating import (
+    CLIENT_TIMEOUT_S,
     FULL,
+    MOST_RETRY_S,
     PPM,
     REHEARSE,
+    Breaking,
+    Delays,
     Job,
     Rehearsed,
     Simulated,
@@ -31,13 +36,14 @@ from disklab.databases.simulating import (
     outside,
     servers,
     sizes_of,
+    sql_faults,
     take_place,
     with_sizes,
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
-from disklab.spec import Trial, TrialSpec
-from disklab.spec.model import Dataset, Sysbench
+from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec
+from disklab.spec.model import Database, Dataset, Sysbench
 
 RECORD_HEADER = 5
 """**Source:** rem0rec.h, `REC_N_NEW_EXTRA_BYTES`."""
@@ -56,9 +62,27 @@ LARGEST_ROW = 8126
 SIMULATED_KINDS = {"read", "write"}
 """Operations of rows."""
 
-ROWS = {"sbtest": (208, 8), "k": (0, 13)}
-"""Of sysbench's tables: bytes of a row in its leaf, and of an entry. **Source:** our own server had
-73.0 rows in a leaf; `k` has a number, a key and a header."""
+ROWS = {
+    "sbtest": (208, 8),
+    "k": (0, 13),
+    "warehouse": (98, 4),
+    "district": (106, 8),
+    "customer": (570, 12),
+    "customer name": (0, 40),
+    "history": (74, 6),
+    "new_order": (30, 12),
+    "oorder": (55, 12),
+    "order of customer": (0, 21),
+    "order_line": (86, 16),
+    "item": (88, 4),
+    "stock": (321, 8),
+}
+"""Of the tables of sysbench and TPC-C: bytes of a row in its leaf, and of an entry. **Source:** our
+own server had 73.0 rows of sysbench in a leaf; `k` has a number, a key and a header. Those of TPC-C
+are the sums of the columns of `workloads/tpcc/tables.rs` in InnoDB's format."""
+
+BY_DISTRICT = ("new_order", "oorder", "order_line")
+"""Tables of TPC-C whose rows are added behind those of their district."""
 
 READ = {
     "innodb_buffer_pool_size",
@@ -111,13 +135,76 @@ APPLIES = (
 )
 
 
+# A server that breaks, as the simulator takes it.
+
+PROCESS_S = 0.35
+"""From the start of the process until it answers, with nothing to recover."""
+
+PARSE_BYTE_CPU_PS, APPLY_PAGE_CPU_NS = 5000, 10_000
+"""CPU of the thread that parses a byte of the redo log, and of applying a page's records."""
+
+RECOVERY_DEPTH = 256
+"""Pages that are read at the same time for their redo log."""
+
+EVENTS = ("kill", "lose", "start", "restart", "slow", "stall", "mend", "credits")
+"""What the simulator does to a server."""
+
+DELAYS = Delays(
+    start_s=PROCESS_S,
+    join_s=0.0,
+    notice_s=CLIENT_TIMEOUT_S,
+    ring_s=MOST_RETRY_S,
+    gossip_s=MOST_RETRY_S,
+)
+REHEARSED = replace(DELAYS, notice_s=0.0)
+"""A rehearsal's lost server is killed: its sockets close."""
+
+
+def faults_job(
+    events: Sequence[TimedEvent],
+    database: Database,
+    delays: Delays,
+    cluster: Cluster | None = None,
+    hosts: Sequence[Mapping[str, Any]] = (),
+) -> Job:
+    """Return the timetable of one server, which has no copy to go on with."""
+    assert not hosts, "no event that the simulator knows brings a host"
+    del database
+    return {
+        **sql_faults(events, delays, cluster),
+        "replay_record_cpu_ns": APPLY_PAGE_CPU_NS,
+        "replay_byte_cpu_ps": PARSE_BYTE_CPU_PS,
+        "replay_depth": RECOVERY_DEPTH,
+    }
+
+
+LESS = "a smaller innodb_log_file_size leaves less redo log and fewer pages to recover"
+
+
+def lever_of(resource: str, kind: str) -> str:
+    """Return what makes a recovery faster that `resource` bounds in the simulator."""
+    del kind
+    if resource.startswith("vm "):
+        return f"a VM size with more disk IOPS and MB/s; {LESS}"
+    if "disk" in resource:
+        return f"larger disks, or more of them; {LESS}"
+    return LESS
+
+
+BREAKING = Breaking(DELAYS, faults_job, lever_of, replaces=False)
+
+
 def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
     cluster, database = spec.the_cluster, spec.the_database
     yield from alone(spec, place, "MariaDB")
     for event in spec.events:
-        rule = "nothing breaks yet in a simulated MariaDB server"
-        yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
+        if cluster.nodes > 1:
+            rule = "of several simulated servers of MariaDB none breaks"
+            yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
+        elif event.kind not in EVENTS:
+            rule = f"of MariaDB's events the simulator knows {', '.join(EVENTS)}"
+            yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
     if cluster.nodes > MOST_REPLICATED and cluster.nodes % 2 == 0:
         rule = "a Galera cluster has an odd number of nodes"
         way_out = f"write nodes: {cluster.nodes - 1}"
@@ -126,9 +213,6 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
         value, rule = str(database.replication_factor), "each MariaDB server holds all rows"
         way_out = f"write replication_factor: {cluster.nodes}"
         yield Problem(f"{place}: database.replication_factor", value, rule, way_out)
-    if spec.workload.tpcc is not None:
-        rule = "TPC-C of MariaDB is not simulated"
-        yield Problem(f"{place}: workload.tpcc", "tpcc", rule, "use rows or sysbench")
     yield from _unmodelled_settings(database.settings, place)
     if spec.workload.kind == "rows" and spec.dataset is not None:
         yield from _unmodelled_rows(spec, spec.dataset, place)
@@ -189,7 +273,14 @@ def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -
     """Return the job of MariaDB as a trial describes it."""
     job = mariadb_job(spec, catalog, calibration)
     job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
-    return job
+    return job | timetable(spec, DELAYS)
+
+
+def timetable(spec: TrialSpec, waits: Delays) -> Job:
+    """Return what breaks in a trial, as a part of its job; empty: nothing."""
+    if not spec.events:
+        return {}
+    return {"faults": faults_job(spec.events, spec.the_database, waits, spec.cluster)}
 
 
 def mariadb_job(
@@ -210,6 +301,8 @@ def mariadb_job(
             "tls": database.tls,
             "writes_binlog": _has_binlog(spec),
             "sync_binlog": _sync_binlog(spec),
+            # TPC-C's sessions are at READ COMMITTED, which MIXED, the default, logs by rows.
+            "binlog_rows": spec.workload.tpcc is not None,
             "replication": _replication(cluster.nodes),
             "binlog_volume": cluster.device_of(binlog),
             **_settings({**plan.settings, **database.settings}),
@@ -279,15 +372,25 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     work = spec.workload
     if work.kind == "rows":
         return _rows(spec, calibration)
-    tables = statements.Stored(1, 0)
-    shape = statements.sysbench(work.the(Sysbench), tables, statements.IN_A_TRANSACTION)
+    stored = statements.Stored(1, 0)
+    if work.tpcc is not None:
+        shape = statements.tpcc(work.tpcc, stored)
+    else:
+        shape = statements.sysbench(work.the(Sysbench), stored, statements.IN_A_TRANSACTION)
     load: Json = {"closed": {"threads": shape.sessions}}
     if work.load is not None and work.load.rate_per_s is not None:
         load = load_of(spec, calibration)
         load["open"]["max_in_flight"] = shape.connections or shape.sessions
-    return [_relation(table) for table in shape.tables if table["name"] in ROWS], {
+    tables = [_relation(table) for table in shape.tables if table["name"] in ROWS]
+    transactions = [statements.logged(each) for each in shape.transactions]
+    if work.tpcc is not None:
+        transactions = [_in_texts(each) for each in transactions]
+        for table in tables:
+            if table["name"] in BY_DISTRICT:
+                table["ends"] = work.tpcc.warehouses * statements.DISTRICTS
+    return tables, {
         **course(spec),
-        "transactions": [statements.logged(each) for each in shape.transactions],
+        "transactions": transactions,
         "load": load,
         "connections": shape.connections,
         "keys": "uniform",
@@ -325,8 +428,29 @@ def row_bytes(dataset: Dataset) -> int:
     return RECORD_HEADER + VERSION_BYTES + KEY_BYTES + values
 
 
+def _in_texts(transaction: Json) -> Json:
+    """Return a transaction of TPC-C as disklab sends it: texts of several statements, one commit.
+
+    A text ends where its answers are needed: the number of the order before its rows are added, the
+    customer before the last order is looked up, the oldest orders before they are delivered.
+    """
+    texts = 1 if transaction["name"] == "payment" else 2
+    *before, commit = transaction["statements"]
+    second = 1 if transaction["name"] == "delivery" else len(before) - 1
+    whole = []
+    for number, each in enumerate(before):
+        begins = number == 0 or (texts == 2 and number == second)
+        rest = each["times"] - begins
+        if begins:
+            whole.append({**each, "times": 1, "inside": False})
+        if rest:
+            whole.append({**each, "times": rest, "inside": True})
+    end = {**commit, "times": 1, "inside": True, "commits": True}
+    return {**transaction, "statements": [*whole, end]}
+
+
 def _relation(table: Json) -> Json:
-    """Return a table of sysbench as InnoDB stores it."""
+    """Return a table of sysbench or TPC-C as InnoDB stores it."""
     size, entry = ROWS[table["name"]]
     return {
         "name": table["name"],
@@ -343,7 +467,7 @@ def rehearsed_job(
     scale = Fraction(there.share.scale)
     job = mariadb_job(with_sizes(spec, there.share), catalog, calibration, scale)
     take_place(job, spec, there)
-    return job
+    return job | timetable(spec, REHEARSED.dilated(there.share.time_dilation))
 
 
 SIMULATED = Simulated(
@@ -353,4 +477,5 @@ SIMULATED = Simulated(
     described_job,
     rehearsed=rehearsed_job,
     without=("client_cpu",),
+    breaking=BREAKING,
 )

@@ -20,7 +20,7 @@ from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.configuration import plan_memory
 from disklab.databases.simulating import (
     CLIENT_TIMEOUT_S,
-    INTERVAL_S,
+    MOST_RETRY_S,
     NS_PER_S,
     PPM,
     REHEARSE,
@@ -35,7 +35,7 @@ from disklab.databases.simulating import (
     outside,
     servers,
     sizes_of,
-    steps_of,
+    sql_faults,
     take_place,
     with_sizes,
 )
@@ -57,12 +57,6 @@ FOLLOW_S = 5.0
 """How often a standby looks for a primary that it has lost.
 
 **Source:** `wal_retrieve_retry_interval` of PostgreSQL's manual, 20.6.3.
-"""
-
-FIRST_RETRY_S, MOST_RETRY_S = 0.1, 1.0
-"""Pauses of clients that cannot connect, which double.
-
-**Source:** disklab's own load engine; a pool of connections with a back-off does the same.
 """
 
 REPLAY_RECORD_CPU_NS, REPLAY_BYTE_CPU_PS = 1000, 450
@@ -123,14 +117,7 @@ def faults_job(
     assert not hosts, "no event that the simulator knows brings a host"
     settings = database.settings
     return {
-        "events": [step.job() for step in steps_of(events, cluster)],
-        "interval_ns": round(INTERVAL_S * NS_PER_S),
-        "start_ns": round(delays.start_s * NS_PER_S),
-        "timeout_ns": round(CLIENT_TIMEOUT_S * NS_PER_S),
-        "vanishes": delays.notice_s > 0,
-        "first_retry_ns": round(delays.gossip_s * FIRST_RETRY_S / MOST_RETRY_S * NS_PER_S),
-        "most_retry_ns": round(delays.gossip_s * NS_PER_S),
-        "follow_ns": round(delays.ring_s * NS_PER_S),
+        **sql_faults(events, delays, cluster),
         "replay_record_cpu_ns": REPLAY_RECORD_CPU_NS,
         "replay_byte_cpu_ps": REPLAY_BYTE_CPU_PS,
         "replay_depth": max(int(settings.get("maintenance_io_concurrency", REPLAY_DEPTH)), 1),

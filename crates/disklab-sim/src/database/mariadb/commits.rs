@@ -65,7 +65,10 @@ impl Mariadb {
 
     /// Logs that nobody waits for go to the disk.
     pub(super) fn write_logs(&mut self, now: u64) {
-        let [syncs_redo, syncs_binlog] = self.rules.syncs;
+        let [syncs_redo, syncs_binlog] = match self.runs() {
+            true => self.rules.syncs,
+            false => [true, true],
+        };
         if !syncs_redo {
             self.redo.write(now, true, &mut self.storage, &mut self.ios);
         }

@@ -33,6 +33,10 @@ pub enum Event {
     Offer,
     /// The warm-up is over.
     Measure,
+    /// The timetable is looked at.
+    Faults,
+    /// A part of the redo log is parsed after a crash, or this page has its records.
+    Recovered(u32),
 }
 
 impl Code for Event {
@@ -53,6 +57,8 @@ impl Code for Event {
             Event::Logs => (11, 0),
             Event::Applied(n) => (12, n),
             Event::OtherDue => (13, 0),
+            Event::Faults => (14, 0),
+            Event::Recovered(n) => (15, n),
         };
         debug_assert!(number < 1 << 28, "fewer things under way than 2^28");
         kind << 28 | number
@@ -75,7 +81,9 @@ impl Code for Event {
             10 => Event::Confirmed(number),
             11 => Event::Logs,
             12 => Event::Applied(number),
-            _ => Event::OtherDue,
+            13 => Event::OtherDue,
+            14 => Event::Faults,
+            _ => Event::Recovered(number),
         }
     }
 }

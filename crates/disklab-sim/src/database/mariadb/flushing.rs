@@ -42,6 +42,8 @@ const MOST_AGE_PERMILLE: u64 = 803;
 const COPY: u8 = 0;
 const COPY_SYNC: u8 = 1;
 const DATA_SYNC: u8 = 2;
+/// And of a part of the redo log that is read after a crash.
+pub(super) const RECOVERY: u8 = 3;
 
 /// Pages that are written together.
 #[derive(Clone, Debug, Default)]
@@ -108,8 +110,34 @@ impl Flushing {
         }
     }
 
+    /// Whether a page has a change that no disk has.
+    pub fn has_changed(&self, page: u32) -> bool {
+        self.first_change[page as usize] != u64::MAX
+    }
+
+    /// Whether nothing is on its way, or about to be.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.copying.is_none() && self.under_way == 0
+    }
+
+    /// The server has been killed: what it was about to write is changed as before. Pages whose writes had begun are written.
+    pub fn forget(&mut self, checkpoint: u64) {
+        for (page, _) in self
+            .copying
+            .take()
+            .into_iter()
+            .flat_map(|batch| batch.pages)
+        {
+            self.first_change[page as usize] = checkpoint;
+            self.changed.push_front((checkpoint, page));
+        }
+        self.waiting.clear();
+        self.placing.clear();
+        (self.under_way, self.leaving, self.unsynced) = (0, 0, false);
+    }
+
     /// How far the log is beyond the first change that no disk has.
-    fn age(&mut self, end: u64) -> u64 {
+    pub fn age(&mut self, end: u64) -> u64 {
         while let Some(&(position, page)) = self.changed.front() {
             if self.first_change[page as usize] == position {
                 return end - position;
@@ -161,6 +189,13 @@ impl Mariadb {
 
     /// A round of the cleaner.
     pub(super) fn cleaner_round(&mut self, now: u64) {
+        if self.runs() {
+            self.clean(now);
+        }
+        self.course.queue.push(now + ROUND_NS, Event::Cleaner);
+    }
+
+    fn clean(&mut self, now: u64) {
         let end = self.redo.end;
         let age = self.flushing.age(end);
         let flushing = &mut self.flushing;
@@ -178,7 +213,17 @@ impl Mariadb {
             self.flushing.unsynced = false;
             self.sync_data(now, DATA_SYNC);
         }
-        self.course.queue.push(now + ROUND_NS, Event::Cleaner);
+        self.make_checkpoint(0);
+    }
+
+    /// Recovery begins at the first change that no disk has, if the last checkpoint is so far behind the end of the log.
+    pub(super) fn make_checkpoint(&mut self, least: u64) {
+        let end = self.redo.end;
+        if let Some(broken) = &mut self.broken
+            && end - broken.checkpoint >= least
+        {
+            broken.checkpoint = end - self.flushing.age(end);
+        }
     }
 
     /// Writes so many pages in the order of their first change.
@@ -270,7 +315,7 @@ impl Mariadb {
     }
 
     fn submit(&mut self, now: u64, op: Op, at: u64, bytes: u64, purpose: Purpose) {
-        let io = self.ios.add(PendingIo::new(0, purpose));
+        let io = self.ios.add(PendingIo::new(self.life, purpose));
         let volume = self.storage.data_volume();
         self.storage.submit(now, volume, op, at, bytes as u32, io);
     }
@@ -296,6 +341,7 @@ impl Mariadb {
                 self.flushing.placing.push_back(batch);
                 self.take_decisions(now);
             }
+            RECOVERY => return self.part_read(now),
             _ => {}
         }
         self.write_on(now);
@@ -327,6 +373,8 @@ impl Mariadb {
         self.write_on(now);
         self.free_pages(now);
         self.pages_are_free(now);
+        // A log that is full has room behind a checkpoint alone.
+        self.make_checkpoint(self.flushing.most_age);
         self.log_has_room(now);
     }
 }

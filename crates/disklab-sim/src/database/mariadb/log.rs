@@ -18,7 +18,7 @@ const MOST_WRITE_BYTES: u64 = 1 << 20;
 /// One of a server's logs. Positions are bytes since the beginning of the run.
 #[derive(Debug)]
 pub struct Log {
-    /// The node whose it is.
+    /// The node whose it is, or which life of the one server.
     pub node: u16,
     number: u32,
     volume: VolumeId,
@@ -29,7 +29,7 @@ pub struct Log {
     syncing_to: Option<u64>,
     writes_left: u32,
     /// Sessions that wait, with the position.
-    waiting: VecDeque<(u64, u32)>,
+    pub waiting: VecDeque<(u64, u32)>,
     syncs: bool,
     /// It is synced with each so many groups of commits, of which so many have come since the last one.
     period: u32,
@@ -115,6 +115,25 @@ impl Log {
     ) {
         let io = ios.add(PendingIo::new(self.node, Purpose::Log(self.number)));
         storage.submit(now, self.volume, op, at, bytes as u32, io);
+    }
+
+    /// Whether nothing of it is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.syncing_to.is_none()
+    }
+
+    /// Its server has ended; what was written is there for the next life.
+    pub fn end_life(&mut self, next: u16) {
+        self.node = next;
+        (self.synced, self.syncing_to, self.writes_left) = (self.end, None, 0);
+        self.waiting.clear();
+    }
+
+    /// Reads bytes of it from a position on.
+    pub fn read(&self, now: u64, (at, bytes): (u64, u64), storage: &mut Storage, io: u32) {
+        let (start, length) = self.space;
+        let place = (at / BLOCK_BYTES * BLOCK_BYTES % length).min(length.saturating_sub(bytes));
+        storage.submit(now, self.volume, Op::Read, start + place, bytes as u32, io);
     }
 
     /// An I/O of it has ended. Puts those whose wait is over into `done`.

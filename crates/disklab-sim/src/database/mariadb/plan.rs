@@ -24,6 +24,8 @@ pub struct Tree {
     pub rows: u64,
     /// Whether it is a secondary index.
     pub secondary: bool,
+    /// Places at which rows are added.
+    pub ends: u64,
     per_leaf: u64,
     first: u64,
 }
@@ -49,6 +51,15 @@ pub struct Access {
     pub draw: RowDraw,
     /// Bytes of a row that change.
     pub bytes: u64,
+    /// Bytes of it in the binary log.
+    pub logged_bytes: u64,
+}
+
+impl Access {
+    /// Whether it changes its rows; a lock is in memory alone.
+    pub fn changes(&self) -> bool {
+        !matches!(self.kind, AccessKind::Read | AccessKind::Lock)
+    }
 }
 
 /// One statement.
@@ -56,6 +67,8 @@ pub struct Access {
 pub struct Step {
     /// Bytes of request and answer.
     pub bytes: u64,
+    /// Whether it came with the one before, in a text of several.
+    pub inside: bool,
     /// Whether it ends a transaction.
     pub commits: bool,
     /// Under which of the names its latency is noted.
@@ -98,6 +111,7 @@ pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
         let tree = Tree {
             rows,
             secondary: table.row_bytes == 0,
+            ends: u64::from(table.ends.max(1)).min(rows),
             per_leaf,
             first: pages,
         };
@@ -126,7 +140,7 @@ impl Plan {
         for transaction in transactions {
             let first = plan.steps.len() as u32;
             for statement in &transaction.statements {
-                let step = plan.step(statement, &numbers, &job.tables);
+                let step = plan.step(statement, &numbers, job);
                 let times = statement.times as usize;
                 plan.steps.extend(std::iter::repeat_n(step, times));
             }
@@ -139,28 +153,41 @@ impl Plan {
         &mut self,
         statement: &crate::job::Statement,
         numbers: &BTreeMap<&str, u32>,
-        tables: &[Relation],
+        job: &MariadbJob,
     ) -> Step {
         let from = self.accesses.len() as u32;
         let mut counts = (0, 0, 0);
         for access in &statement.accesses {
             let tree = numbers[access.table.as_str()];
-            let table = &tables[tree as usize];
+            let table = &job.tables[tree as usize];
             let rows = access.rows.max(1);
             counts.0 += 1;
             counts.1 += u64::from(rows - 1);
-            if access.kind != AccessKind::Read {
-                counts.2 += u64::from(rows);
-                self.writes = true;
-            }
             let whole = table.row_bytes.max(table.entry_bytes);
-            self.accesses.push(Access {
+            let bytes = u64::from(access.written_bytes.unwrap_or(whole));
+            let logged_bytes = if job.database.binlog_rows {
+                // The row before and the row after; entries of secondary indexes are not logged.
+                let images = match access.kind {
+                    AccessKind::Update => 2,
+                    _ => 1,
+                };
+                images * u64::from(table.row_bytes)
+            } else {
+                bytes
+            };
+            let access = Access {
                 tree,
                 kind: access.kind,
                 rows,
                 draw: access.draw,
-                bytes: u64::from(access.written_bytes.unwrap_or(whole)),
-            });
+                bytes,
+                logged_bytes,
+            };
+            if access.changes() {
+                counts.2 += u64::from(rows);
+                self.writes = true;
+            }
+            self.accesses.push(access);
         }
         let name = statement.reported_as.as_ref().map(|name| {
             let place = self.names.iter().position(|other| other == name);
@@ -171,6 +198,7 @@ impl Plan {
         });
         Step {
             bytes: u64::from(statement.bytes),
+            inside: statement.inside,
             commits: statement.commits,
             name,
             accesses: from..self.accesses.len() as u32,

@@ -133,6 +133,13 @@ impl Pool {
         self.left += 1;
     }
 
+    /// Gives all pages up.
+    pub fn empty(&mut self) {
+        while let Some(page) = self.oldest() {
+            self.evict(page);
+        }
+    }
+
     /// Whether it has a page.
     pub fn holds(&self, number: u32) -> bool {
         self.pages[number as usize].held

@@ -434,12 +434,12 @@ impl Postgresql {
 
     fn send_byte_ps(&self) -> u64 {
         let broken = self.broken.as_ref();
-        broken.map_or(0, |one| one.job.copy_send_byte_ps)
+        broken.map_or(0, |one| one.outage.job.copy_send_byte_ps)
     }
 
     fn take_byte_ps(&self) -> u64 {
         let broken = self.broken.as_ref();
-        broken.map_or(0, |one| one.job.copy_take_byte_ps)
+        broken.map_or(0, |one| one.outage.job.copy_take_byte_ps)
     }
 
     /// The log that was written meanwhile comes, too, up to where the copy ends.
@@ -506,7 +506,7 @@ impl Postgresql {
         };
         self.tell_copy(now, index);
         if let Some(broken) = &mut self.broken {
-            let start_ns = broken.job.start_ns;
+            let start_ns = broken.outage.job.start_ns;
             let seen = &mut broken.seen[index];
             seen.phase = Phase::Starting(now + start_ns);
             (seen.copied, seen.is_part) = (Some(copied), false);
@@ -525,7 +525,7 @@ impl Postgresql {
             && elapsed_ns > 0
             && let Some(broken) = &mut self.broken
         {
-            let mut uses = Uses::new([&broken.profile]);
+            let mut uses = Uses::new([&broken.outage.profile]);
             for end in [self.primary, index] {
                 let server = &self.servers[end];
                 let parts = (&server.cores, &server.link, &server.storage);
@@ -547,7 +547,7 @@ impl Postgresql {
                     ..bound
                 };
             }
-            broken.rebuilds.push(RebuildReport {
+            broken.outage.rebuilds.push(RebuildReport {
                 node: index as u32,
                 kind: "stream",
                 bytes,

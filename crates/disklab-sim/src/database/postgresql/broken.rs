@@ -1,20 +1,15 @@
 //! Servers that go away and come back, and what their clients make of it.
 //!
-//! **A killed server** closes its connections: what was under way fails at once, and so does what is due while nobody
-//! takes connections. A client tries again after a pause that doubles, as the load engine of a rehearsal does. **A machine
-//! that has vanished** closes nothing: statements wait for their time-out, or for the server that is back, which knows none
-//! of its old connections. A standby that is away confirms nothing; once it is back it is sent what it has missed. One that
-//! has lost its primary looks for it every few seconds.
+//! What clients make of it is in [`outage`](crate::database::outage). A standby that is away confirms nothing; once it is back
+//! it is sent what it has missed. One that has lost its primary looks for it every few seconds.
 //!
 //! How a server comes back is in [`replay`](super::replay).
 //!
-//! **Source:** `wal_retrieve_retry_interval` of PostgreSQL's manual, 20.6.3; `crates/disklab-load/src/clients/postgres.rs`.
+//! **Source:** `wal_retrieve_retry_interval` of PostgreSQL's manual, 20.6.3.
 
 use std::collections::VecDeque;
 
-use disklab_disk::profile::HostProfile;
 use disklab_units::Instant;
-use disklab_units::random::Stream;
 
 use super::Postgresql;
 use super::basebackup::{Copied, Copying};
@@ -23,28 +18,10 @@ use super::event::Event;
 use super::extension::Extension;
 use super::files::Files;
 use super::replay::Replay;
-use crate::faults::{Course, FaultReport, LOOK_NS, RebuildReport, StepReport};
-use crate::job::faults::{What, in_order};
-use crate::job::{Cluster, Load, SqlFaults};
-
-/// A session of a closed loop waits so long after a failure. **Source:** `PAUSE_AFTER_FAILURE` of the load engine.
-const PAUSE_NS: u64 = 10_000_000;
-
-/// Whether a session's transaction goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It has none.
-    #[default]
-    Free,
-    /// It does.
-    Busy,
-    /// Its client has given it up, and the server goes on with it.
-    GivenUp,
-    /// Its server has vanished, and its client does not know.
-    Lost,
-    /// Nobody goes on with it; another session has its place.
-    Dead,
-}
+use crate::database::outage::{Outage, Seat, Sessions, Standing, pause_ns};
+use crate::faults::{FaultReport, LOOK_NS};
+use crate::job::faults::What;
+use crate::job::{Cluster, SqlFaults};
 
 /// What a server does.
 #[derive(Clone, Debug)]
@@ -82,40 +59,13 @@ pub(super) struct Seen {
     promoted_at: Option<u64>,
 }
 
-struct Step {
-    what: What,
-    node: usize,
-    begun: u64,
-    ended: Option<u64>,
-}
-
-/// What clients know of the server.
-struct Tries {
-    /// None: they have connections. Else when the next try is due, and how long the pause behind it is at most.
-    next: Option<(u64, u64)>,
-    /// Which server they take for the primary.
-    known: usize,
-    chance: Stream,
-}
-
 /// What a run with faults knows.
 pub(super) struct Broken {
-    pub job: SqlFaults,
-    next: usize,
+    pub outage: Outage,
     pub seen: Vec<Seen>,
-    steps: Vec<Step>,
-    course: Course,
-    pub rebuilds: Vec<RebuildReport>,
-    refused: u64,
-    tries: Tries,
-    /// Statements in the order in which they were sent: when, by which session, and the number of its transaction.
-    sent: VecDeque<(u64, u32, u32)>,
     /// Positions of commits that clients know of and some standby may not have; None: nobody is promoted.
     acknowledged: Option<VecDeque<u64>>,
     lost_updates: u64,
-    /// When measuring began.
-    from: u64,
-    pub profile: HostProfile,
 }
 
 impl Broken {
@@ -133,30 +83,14 @@ impl Broken {
             promoted_at: None,
         };
         Broken {
-            course: Course::new(job.interval_ns),
-            next: 0,
             seen: (0..cluster.nodes).map(|_| up()).collect(),
-            steps: Vec::new(),
-            rebuilds: Vec::new(),
-            refused: 0,
-            tries: Tries {
-                next: None,
-                known: 0,
-                chance: Stream::new(seed, "pauses between tries"),
-            },
-            sent: VecDeque::new(),
             acknowledged: job
                 .events
                 .iter()
                 .any(|event| event.what == What::Promote)
                 .then(VecDeque::new),
             lost_updates: 0,
-            from,
-            profile: cluster.host.clone(),
-            job: SqlFaults {
-                events: in_order(&job.events),
-                ..job.clone()
-            },
+            outage: Outage::new(job, &cluster.host, from, seed),
         }
     }
 
@@ -164,22 +98,12 @@ impl Broken {
         matches!(self.seen[server].phase, Phase::Up)
     }
 
-    fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
-        self.steps.push(Step {
-            what,
-            node,
-            begun: now,
-            ended,
-        });
-        self.steps.len() - 1
-    }
-
     /// A server is back.
     pub fn returns(&mut self, now: u64, server: usize) {
         let seen = &mut self.seen[server];
         seen.phase = Phase::Up;
         seen.crashed = false;
-        self.steps[seen.step].ended = Some(now);
+        self.outage.end(seen.step, now);
     }
 }
 
@@ -242,15 +166,11 @@ impl Postgresql {
         else {
             return false;
         };
-        let standing = self.sessions[session as usize].standing;
-        matches!(standing, Standing::Dead | Standing::Lost)
+        self.sessions[session as usize].seat.is_over()
     }
 
     pub(super) fn begin_faults(&mut self) {
-        if let Some(broken) = &self.broken
-            && let Some(first) = broken.job.events.first()
-        {
-            let at = broken.from.saturating_add(first.at_ns);
+        if let Some(at) = self.broken.as_ref().and_then(|one| one.outage.begins()) {
             self.course.queue.push(at, Event::Faults);
         }
     }
@@ -261,22 +181,16 @@ impl Postgresql {
         let Some(broken) = &mut self.broken else {
             return true;
         };
-        if let Some((at, most)) = broken.tries.next {
-            if now < at || !broken.is_up(self.primary) {
-                if now >= at {
-                    broken.tries.failed(now, most, broken.job.most_retry_ns);
-                }
-                broken.refused += 1;
-                self.fail(now, number);
-                return false;
-            }
-            (broken.tries.next, broken.tries.known) = (None, self.primary);
+        let is_up = broken.is_up(self.primary);
+        if !broken.outage.connects(now, self.primary, is_up) {
+            self.fail(now, number);
+            return false;
         }
-        let session = &mut self.sessions[number as usize];
-        broken.sent.push_back((now, number, session.serial));
-        if !broken.is_up(self.primary) || broken.tries.known != self.primary {
+        let seat = &mut self.sessions[number as usize].seat;
+        broken.outage.sent(now, number, seat.serial);
+        if !is_up || !broken.outage.is_theirs(self.primary) {
             // Theirs has vanished, and nobody has noticed.
-            session.standing = Standing::Lost;
+            seat.standing = Standing::Lost;
             return false;
         }
         true
@@ -285,68 +199,15 @@ impl Postgresql {
     /// A transaction has succeeded.
     #[inline]
     pub(super) fn note_success(&mut self, now: u64, started: u64) {
-        if let Some(broken) = &mut self.broken
-            && now >= broken.from
-        {
-            broken.course.ended(now - broken.from);
-            if (0..broken.seen.len()).any(|server| !broken.is_up(server)) {
-                broken.course.degraded(now - started);
-            }
+        if let Some(broken) = &mut self.broken {
+            let degraded = (0..broken.seen.len()).any(|server| !broken.is_up(server));
+            broken.outage.succeeded(now, started, degraded);
         }
-    }
-
-    /// A session's transaction has failed for its client. What the server still does for it goes on without it, under
-    /// another number.
-    fn fail(&mut self, now: u64, number: u32) {
-        let session = &mut self.sessions[number as usize];
-        let started = session.started;
-        self.course.recorder.failed(now, started);
-        if let Some(broken) = &mut self.broken
-            && now >= broken.from
-        {
-            broken.course.failed(now - broken.from);
-        }
-        let pause = match self.rules.load {
-            Load::Closed { .. } => PAUSE_NS,
-            Load::Open { .. } => 0,
-        };
-        let standing = std::mem::take(&mut self.sessions[number as usize].standing);
-        let next = if standing == Standing::Free {
-            number
-        } else {
-            self.sessions[number as usize].standing = match standing {
-                Standing::Busy => Standing::GivenUp,
-                _ => Standing::Dead,
-            };
-            let kind = self.sessions[number as usize].kind;
-            self.sessions.push(super::Session {
-                kind,
-                ..super::Session::default()
-            });
-            self.sessions.len() as u32 - 1
-        };
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        self.course.queue.push(now + pause, Event::Begin(next));
     }
 
     /// The server's end of every connection is gone. `known`: and its clients are told.
     fn drop_connections(&mut self, now: u64, known: bool) {
-        for number in 0..self.sessions.len() as u32 {
-            let standing = &mut self.sessions[number as usize].standing;
-            match *standing {
-                Standing::GivenUp => *standing = Standing::Dead,
-                Standing::Busy => {
-                    *standing = Standing::Lost;
-                    if known {
-                        self.fail(now, number);
-                    }
-                }
-                Standing::Lost if known => self.fail(now, number),
-                _ => {}
-            }
-        }
+        self.close_connections(now, known);
         let files = self.files.count();
         self.files = Files::new(files);
         self.reads = self.reads.closed();
@@ -357,13 +218,12 @@ impl Postgresql {
     /// Looks at the timetable.
     pub(super) fn look_at_faults(&mut self, now: u64) {
         while let Some(broken) = &mut self.broken
-            && let Some(&event) = broken.job.events.get(broken.next)
-            && broken.from + event.at_ns <= now
+            && let Some(event) = broken.outage.due(now)
         {
-            broken.next += 1;
             self.take_fault(now, event.node as usize, event.what);
         }
-        self.expire(now);
+        let serves = self.serves();
+        self.expire(now, self.primary, serves);
         for index in 0..self.servers.len() {
             self.advance(now, index);
             self.look_for_primary(now, index);
@@ -372,35 +232,13 @@ impl Postgresql {
         self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
 
-    /// Gives up the statements whose time is over.
-    fn expire(&mut self, now: u64) {
-        while let Some(broken) = &mut self.broken
-            && let Some(&(sent, number, serial)) = broken.sent.front()
-            && sent + broken.job.timeout_ns <= now
-        {
-            broken.sent.pop_front();
-            let session = &self.sessions[number as usize];
-            if session.serial != serial {
-                continue;
-            }
-            let vanished = session.standing == Standing::Lost;
-            if vanished || session.standing == Standing::Busy {
-                let is_theirs = broken.tries.known == self.primary;
-                if vanished && !(is_theirs && broken.is_up(self.primary)) {
-                    broken.tries.begin(now, broken.job.first_retry_ns);
-                }
-                self.fail(now, number);
-            }
-        }
-    }
-
     fn take_fault(&mut self, now: u64, node: usize, what: What) {
         let broken = self.broken.as_mut().expect("there is a timetable");
-        let known = what != What::Lose || !broken.job.vanishes;
-        let starts_at = now + broken.job.start_ns;
+        let known = what != What::Lose || !broken.outage.job.vanishes;
+        let starts_at = now + broken.outage.job.start_ns;
         match what {
             What::Kill | What::Lose => {
-                broken.step(now, what, node, Some(now));
+                broken.outage.step(now, what, node, Some(now));
                 let seen = &mut broken.seen[node];
                 // Also while it stops, starts or replays.
                 seen.crashed |= !matches!(seen.phase, Phase::Away);
@@ -419,7 +257,7 @@ impl Postgresql {
                 }
             }
             What::Restart => {
-                let step = broken.step(now, what, node, None);
+                let step = broken.outage.step(now, what, node, None);
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.phase, seen.lost_memory) = (step, Phase::Stopping, true);
                 if node == self.primary {
@@ -428,36 +266,36 @@ impl Postgresql {
                 }
             }
             What::Replace => {
-                let step = broken.step(now, what, node, None);
+                let step = broken.outage.step(now, what, node, None);
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.lost_memory) = (step, true);
                 self.begin_copy(now, node);
             }
             What::Promote => {
-                let step = broken.step(now, what, node, None);
-                let at = now + broken.job.promote_ns;
+                let step = broken.outage.step(now, what, node, None);
+                let at = now + broken.outage.job.promote_ns;
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.promoted_at) = (step, Some(at));
             }
             What::Start if broken.seen[node].is_part => {
                 // Its data directory is a part of a copy, from which no server starts.
-                let step = broken.step(now, what, node, None);
+                let step = broken.outage.step(now, what, node, None);
                 broken.seen[node].step = step;
                 self.begin_copy(now, node);
             }
             What::Start => {
-                let step = broken.step(now, what, node, None);
+                let step = broken.outage.step(now, what, node, None);
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.phase) = (step, Phase::Starting(starts_at));
             }
             What::Credits => {
-                broken.step(now, what, node, Some(now));
+                broken.outage.step(now, what, node, Some(now));
                 let host = &mut self.servers[node].storage.disks.host;
                 host.set_credits(Instant::from_nanos(now), 0);
                 self.take_decisions(now, node);
             }
             _ => {
-                broken.step(now, what, node, Some(now));
+                broken.outage.step(now, what, node, Some(now));
                 self.servers[node].storage.break_data(now, what);
                 self.take_decisions(now, node);
             }
@@ -468,9 +306,9 @@ impl Postgresql {
     fn is_gone(&mut self, now: u64, known: bool) {
         let broken = self.broken.as_mut().expect("there is a timetable");
         if known {
-            broken.tries.begin(now, broken.job.first_retry_ns);
+            broken.outage.disconnect(now);
         }
-        let every_ns = broken.job.follow_ns;
+        let every_ns = broken.outage.job.follow_ns;
         for (index, seen) in broken.seen.iter_mut().enumerate() {
             if index != self.primary {
                 seen.looks_at = Some(now + every_ns);
@@ -494,7 +332,7 @@ impl Postgresql {
             return;
         }
         (seen.promoted_at, seen.looks_at) = (None, None);
-        broken.steps[seen.step].ended = Some(now);
+        broken.outage.end(seen.step, now);
         let received = self.servers[index].received;
         if let Some(known) = &mut broken.acknowledged {
             broken.lost_updates += known.iter().filter(|&&lsn| lsn > received).count() as u64;
@@ -530,7 +368,7 @@ impl Postgresql {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let every_ns = broken.job.follow_ns;
+        let every_ns = broken.outage.job.follow_ns;
         let is_up = broken.is_up(index);
         let seen = &mut broken.seen[index];
         if seen.looks_at.is_none_or(|at| at > now) {
@@ -564,8 +402,6 @@ impl Postgresql {
             self.tell_copy(now, index);
         }
         let broken = self.broken.as_ref()?;
-        let from = broken.from;
-        let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
         let left_ns = |node: usize| match &broken.seen[node].phase {
             Phase::Starting(until) => until.saturating_sub(now),
             Phase::Replaying(replay) => {
@@ -575,27 +411,13 @@ impl Postgresql {
             Phase::Copying(copy) => {
                 let waiting = self.servers[node].write_back.unwritten();
                 let most = self.rules.most_dirty as u64;
-                copy.left_ns(now, waiting, most) + broken.job.start_ns
+                copy.left_ns(now, waiting, most) + broken.outage.job.start_ns
             }
-            _ => broken.job.start_ns,
+            _ => broken.outage.job.start_ns,
         };
-        let steps = broken.steps.iter().map(|step| StepReport {
-            what: step.what,
-            node: step.node as u32,
-            begun_s: seconds(step.begun),
-            ended_s: seconds(step.ended.unwrap_or_else(|| now + left_ns(step.node))),
-            extrapolated: step.ended.is_none(),
-        });
         Some(FaultReport {
-            course: broken.course.report(now.saturating_sub(from)),
-            failed_operations: broken.course.failures(),
-            unavailable: broken.refused,
-            degraded_latency_ms: broken.course.degraded_latencies(),
-            steps: steps.collect(),
-            rebuilds: broken.rebuilds.clone(),
-            hint_bytes: 0,
-            lost_rows: 0,
             lost_updates: broken.acknowledged.as_ref().map(|_| broken.lost_updates),
+            ..broken.outage.report(now, left_ns)
         })
     }
 
@@ -605,18 +427,31 @@ impl Postgresql {
     }
 }
 
-impl Tries {
-    /// Connections are lost: the next try is due at once.
-    fn begin(&mut self, now: u64, first_ns: u64) {
-        if self.next.is_none() {
-            self.next = Some((now, first_ns));
-        }
+impl Sessions for Postgresql {
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.broken.as_mut().map(|broken| &mut broken.outage)
     }
 
-    /// A try has failed: the upper half of a span that doubles.
-    fn failed(&mut self, now: u64, most: u64, longest: u64) {
-        let half = (most / 2).max(1);
-        let pause = half + self.chance.below(half);
-        self.next = Some((now + pause, (most * 2).min(longest)));
+    fn seat(&mut self, session: u32) -> Option<&mut Seat> {
+        let session = self.sessions.get_mut(session as usize);
+        session.map(|session| &mut session.seat)
+    }
+
+    fn replaced(&mut self, session: u32) -> u32 {
+        self.sessions.push(super::Session {
+            kind: self.sessions[session as usize].kind,
+            ..super::Session::default()
+        });
+        self.sessions.len() as u32 - 1
+    }
+
+    fn try_again(&mut self, now: u64, session: u32, next: u32) {
+        let started = self.sessions[session as usize].started;
+        self.course.recorder.failed(now, started);
+        if let Some(next) = self.connections.leave(now) {
+            self.send(now, next);
+        }
+        let pause = pause_ns(&self.rules.load);
+        self.course.queue.push(now + pause, Event::Begin(next));
     }
 }

@@ -138,7 +138,7 @@ impl Postgresql {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let job = &broken.job;
+        let job = &broken.outage.job;
         let seen = &mut broken.seen[index];
         match seen.phase {
             Phase::Stopping if self.servers[index].write_back.is_idle() => {
@@ -299,7 +299,7 @@ impl Postgresql {
     /// Asks for the pages of records whose turn comes soon.
     fn read_ahead(&mut self, now: u64, index: usize, replay: &mut Replay) {
         let Some(broken) = &self.broken else { return };
-        let depth = broken.job.replay_depth as usize;
+        let depth = broken.outage.job.replay_depth as usize;
         replay.ahead = replay.ahead.max(replay.next);
         let until = replay.place(replay.next) + AHEAD_BYTES;
         while replay.coming.len() < depth
@@ -338,8 +338,8 @@ impl Postgresql {
             return;
         }
         let (record_ns, byte_ps) = (
-            broken.job.replay_record_cpu_ns,
-            broken.job.replay_byte_cpu_ps,
+            broken.outage.job.replay_record_cpu_ns,
+            broken.outage.job.replay_byte_cpu_ps,
         );
         let first = replay.next;
         let mut pages = 0;
@@ -432,7 +432,7 @@ impl Postgresql {
             return;
         };
         if replay.bytes > 0 && elapsed_ns > 0 {
-            let mut uses = Uses::new([&broken.profile]);
+            let mut uses = Uses::new([&broken.outage.profile]);
             let parts = (&server.cores, &server.link, &server.storage);
             let place = format!("node {index}");
             replay
@@ -442,7 +442,7 @@ impl Postgresql {
             uses.add("replay process", String::new(), busy, 0);
             let done = replay.done_bytes();
             let rate = done as f64 * 1e9 / elapsed_ns as f64;
-            broken.rebuilds.push(RebuildReport {
+            broken.outage.rebuilds.push(RebuildReport {
                 node: index as u32,
                 kind: "replay",
                 bytes: replay.bytes,

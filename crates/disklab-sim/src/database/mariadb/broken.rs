@@ -1,0 +1,290 @@
+//! A server that goes away and comes back.
+//!
+//! What its clients make of it is in [`outage`](crate::database::outage). A killed server leaves what its disks hold: the tables as
+//! they were at its last checkpoint or later, and the redo log behind it. How it comes back is in [`recovery`](super::recovery).
+//! One that is restarted writes all changed pages first, and has nothing to recover. Either begins with an empty pool.
+
+use disklab_units::Instant;
+
+use super::applier::OTHER;
+use super::event::Event;
+use super::recovery::Recovery;
+use super::{Mariadb, Session};
+use crate::database::outage::{Outage, Seat, Sessions, Standing, pause_ns};
+use crate::faults::{FaultReport, LOOK_NS};
+use crate::job::MariadbJob;
+use crate::job::faults::What;
+
+/// What the server does.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// It serves.
+    Up,
+    /// Nothing.
+    Away,
+    /// It writes what has changed before it ends.
+    Stopping,
+    /// Its process starts.
+    Starting(u64),
+    /// It brings its tables up to the end of its redo log.
+    Recovering(Box<Recovery>),
+}
+
+/// What a run with faults knows.
+pub(super) struct Broken {
+    pub outage: Outage,
+    pub phase: Phase,
+    /// The step that brings it back.
+    step: usize,
+    /// Whether there is redo log to be applied: it did not end in order.
+    pub crashed: bool,
+    /// Where recovery begins.
+    pub checkpoint: u64,
+    /// By page: the end of its last record in the redo log; zero: it has none.
+    pub changed: Vec<u64>,
+}
+
+impl Broken {
+    /// A server that is well, of so many pages; None: nothing breaks.
+    pub fn new(job: &MariadbJob, pages: u64, seed: u64) -> Option<Box<Broken>> {
+        let faults = job.faults.as_ref()?;
+        let from = job.workload.warm_up_ns;
+        Some(Box::new(Broken {
+            outage: Outage::new(faults, &job.cluster.host, from, seed),
+            phase: Phase::Up,
+            step: 0,
+            crashed: false,
+            checkpoint: 0,
+            changed: vec![0; pages as usize],
+        }))
+    }
+}
+
+impl Mariadb {
+    fn is_up(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_none_or(|broken| matches!(broken.phase, Phase::Up))
+    }
+
+    /// Whether pages are written and logs synced.
+    pub(super) fn runs(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_none_or(|broken| matches!(broken.phase, Phase::Up | Phase::Stopping))
+    }
+
+    /// Whether it reads pages for its redo log.
+    pub(super) fn recovers(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_some_and(|broken| matches!(broken.phase, Phase::Recovering(_)))
+    }
+
+    /// Whether an event is a session's whose server has ended.
+    pub(super) fn comes_too_late(&self, event: Event) -> bool {
+        let (Event::Arrive(session)
+        | Event::Plan(session)
+        | Event::Ready(session)
+        | Event::Confirmed(session)
+        | Event::Done(session)) = event
+        else {
+            return false;
+        };
+        self.sessions[session as usize].seat.is_over()
+    }
+
+    pub(super) fn begin_faults(&mut self) {
+        let first = self.broken.as_ref().and_then(|one| one.outage.begins());
+        if let Some(at) = first {
+            self.course.queue.push(at, Event::Faults);
+        }
+    }
+
+    /// A session sends a statement; false: it cannot, and has failed or waits in vain.
+    pub(super) fn can_send(&mut self, now: u64, number: u32) -> bool {
+        let is_up = self.is_up();
+        let Some(broken) = &mut self.broken else {
+            return true;
+        };
+        if !broken.outage.connects(now, 0, is_up) {
+            self.fail(now, number);
+            return false;
+        }
+        let seat = &mut self.sessions[number as usize].seat;
+        broken.outage.sent(now, number, seat.serial);
+        seat.standing = if is_up {
+            Standing::Busy
+        } else {
+            Standing::Lost
+        };
+        is_up
+    }
+
+    /// A transaction has succeeded.
+    pub(super) fn note_success(&mut self, now: u64, started: u64) {
+        if let Some(broken) = &mut self.broken {
+            let degraded = !matches!(broken.phase, Phase::Up);
+            broken.outage.succeeded(now, started, degraded);
+        }
+    }
+
+    /// Looks at the timetable.
+    pub(super) fn look_at_faults(&mut self, now: u64) {
+        while let Some(broken) = &mut self.broken
+            && let Some(event) = broken.outage.due(now)
+        {
+            self.take_fault(now, event.what);
+        }
+        let serves = self.is_up();
+        self.expire(now, 0, serves);
+        self.advance(now);
+        self.course.queue.push(now + LOOK_NS, Event::Faults);
+    }
+
+    fn take_fault(&mut self, now: u64, what: What) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        match what {
+            What::Kill | What::Lose => {
+                broken.outage.step(now, what, 0, Some(now));
+                let noticed = what == What::Kill || !broken.outage.job.vanishes;
+                // Also while it stops, starts or recovers.
+                broken.crashed |= !matches!(broken.phase, Phase::Away);
+                broken.phase = Phase::Away;
+                if what == What::Lose {
+                    self.storage.drop_host_cache();
+                }
+                self.flushing.forget(broken.checkpoint);
+                self.is_gone(now, noticed);
+                self.ends();
+            }
+            What::Restart => {
+                broken.step = broken.outage.step(now, what, 0, None);
+                broken.phase = Phase::Stopping;
+                self.is_gone(now, true);
+                self.write_oldest(u64::MAX - 1);
+                self.write_on(now);
+            }
+            What::Start => {
+                broken.step = broken.outage.step(now, what, 0, None);
+                broken.phase = Phase::Starting(now + broken.outage.job.start_ns);
+            }
+            What::Credits => {
+                broken.outage.step(now, what, 0, Some(now));
+                let host = &mut self.storage.disks.host;
+                host.set_credits(Instant::from_nanos(now), 0);
+                self.take_decisions(now);
+            }
+            _ => {
+                broken.outage.step(now, what, 0, Some(now));
+                self.storage.break_data(now, what);
+                self.take_decisions(now);
+            }
+        }
+    }
+
+    /// It takes statements no more.
+    fn is_gone(&mut self, now: u64, noticed: bool) {
+        if let Some(broken) = &mut self.broken
+            && noticed
+        {
+            broken.outage.disconnect(now);
+        }
+        self.close_connections(now, noticed);
+        self.pageless.clear();
+        self.stalled.clear();
+        self.redo.waiting.clear();
+        self.binlog.waiting.clear();
+        for waiting in self.reading.values_mut() {
+            waiting.clear();
+        }
+    }
+
+    /// Its process has ended: its pool is gone, and nobody looks at I/Os that are under way.
+    fn ends(&mut self) {
+        // 1 is the number of Galera's other node.
+        self.life = self.life.max(OTHER) + 1;
+        self.pool.empty();
+        self.is_writing.fill(false);
+        self.reading.clear();
+        self.redo.end_life(self.life);
+        self.binlog.end_life(self.life);
+    }
+
+    /// Goes on with coming back.
+    fn advance(&mut self, now: u64) {
+        let is_written = self.flushing.is_idle() && self.redo.is_idle() && self.binlog.is_idle();
+        let age = self.flushing.age(self.redo.end);
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        match broken.phase {
+            Phase::Stopping if is_written && age > 0 => {
+                self.write_oldest(u64::MAX - 1);
+                self.write_on(now);
+            }
+            Phase::Stopping if is_written => {
+                broken.phase = Phase::Starting(now + broken.outage.job.start_ns);
+                broken.checkpoint = self.redo.end;
+                self.ends();
+            }
+            Phase::Starting(until) if until <= now => {
+                if broken.crashed {
+                    return self.begin_recovery(now);
+                }
+                self.comes_back(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The server takes work again.
+    pub(super) fn comes_back(&mut self, now: u64) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        broken.phase = Phase::Up;
+        broken.crashed = false;
+        broken.outage.end(broken.step, now);
+        // Clients that still wait for the machine that vanished learn that it does not know their connections.
+        self.close_connections(now, true);
+    }
+
+    /// What the faults did; None: there were none.
+    pub(super) fn fault_report(&mut self) -> Option<FaultReport> {
+        let now = self.course.recorder.measured_to();
+        self.tell_recovery(now);
+        let broken = self.broken.as_ref()?;
+        let start_ns = broken.outage.job.start_ns;
+        let left_ns = match &broken.phase {
+            Phase::Starting(until) => until.saturating_sub(now),
+            Phase::Recovering(recovery) => recovery.left_ns(now),
+            _ => start_ns,
+        };
+        Some(broken.outage.report(now, |_| left_ns))
+    }
+}
+
+impl Sessions for Mariadb {
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.broken.as_mut().map(|broken| &mut broken.outage)
+    }
+
+    fn seat(&mut self, session: u32) -> Option<&mut Seat> {
+        let session = self.sessions.get_mut(session as usize);
+        session.map(|session| &mut session.seat)
+    }
+
+    fn replaced(&mut self, session: u32) -> u32 {
+        self.sessions.push(Session {
+            kind: self.sessions[session as usize].kind,
+            ..Session::default()
+        });
+        self.sessions.len() as u32 - 1
+    }
+
+    fn try_again(&mut self, now: u64, session: u32, next: u32) {
+        let started = self.sessions[session as usize].started;
+        self.course.recorder.failed(now, started);
+        if let Some(next) = self.connections.leave(now) {
+            self.send(now, next);
+        }
+        let pause = pause_ns(&self.rules.load);
+        self.course.queue.push(now + pause, Event::Begin(next));
+    }
+}

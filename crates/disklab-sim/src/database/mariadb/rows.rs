@@ -1,0 +1,103 @@
+//! Which rows a statement takes, and in which leaves they are.
+
+use disklab_units::random::Stream;
+
+use super::Mariadb;
+use crate::database::mariadb::plan::Access;
+use crate::job::{AccessKind, RowDraw};
+
+/// Rows that a transaction remembers. **Reason:** TPC-C's new order locks ten rows of stock before it changes them.
+const MOST_RECENT: usize = 32;
+
+impl Mariadb {
+    /// Draws the next row. Its leaf is looked for unless it is `held`, that of the row before.
+    pub(super) fn next_row(&mut self, number: u32, held: Option<u32>) {
+        let session = &self.sessions[number as usize];
+        let step = &self.plan.steps[session.step as usize];
+        if session.access >= step.accesses.end {
+            return;
+        }
+        let access = self.plan.accesses[session.access as usize];
+        let row = self.draw(number, &access);
+        let tree = &self.plan.trees[access.tree as usize];
+        let leaf = tree.leaf_of(row);
+        let is_secondary = tree.secondary;
+        let session = &mut self.sessions[number as usize];
+        session.number = row;
+        if !is_secondary && access.draw != RowDraw::Recent {
+            if session.recent.len() == MOST_RECENT {
+                session.recent.pop_front();
+            }
+            session.recent.push_back((access.tree, row));
+        }
+        session.leaf = (held != Some(leaf)).then_some(leaf);
+    }
+
+    /// Which row an access takes.
+    fn draw(&mut self, number: u32, access: &Access) -> u64 {
+        let tree = &self.plan.trees[access.tree as usize];
+        let (rows, secondary, ends) = (tree.rows, tree.secondary, tree.ends);
+        let count = self.sessions.len() as u64;
+        let end = |draws: &mut Stream| match ends {
+            1 => rows - 1,
+            _ => (draws.below(ends) + 1) * rows / ends - 1,
+        };
+        let session = &mut self.sessions[number as usize];
+        let inserts = access.kind == AccessKind::Insert && !secondary;
+        match access.draw {
+            // Where a row was deleted before, as sysbench does, or at an end of the tree.
+            RowDraw::Uniform | RowDraw::Preferred { .. } if inserts => {
+                match session.recent.iter().rfind(|row| row.0 == access.tree) {
+                    Some(&(_, row)) => row,
+                    None => end(&mut self.rows),
+                }
+            }
+            RowDraw::Recent => {
+                let place = session.recent.iter().position(|row| row.0 == access.tree);
+                match place.and_then(|at| session.recent.remove(at)) {
+                    Some((_, row)) => row,
+                    // A row of the terminal's own: of its warehouse, its district.
+                    None => u64::from(number) * rows / count % rows,
+                }
+            }
+            RowDraw::Uniform => self.rows.below(rows),
+            RowDraw::Nurand { a, group } => {
+                let group = u64::from(group.max(1));
+                if session.row == 0 {
+                    session.base = self.rows.below((rows / group).max(1)) * group;
+                }
+                // TPC-C 2.1.6, as for YugabyteDB.
+                let drawn = self.rows.below(u64::from(a) + 1) | self.rows.below(group);
+                (session.base + drawn % group) % rows
+            }
+            RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
+            RowDraw::Keys => self.row_by_key(!inserts, rows),
+            RowDraw::Run | RowDraw::PreferredRun { .. } | RowDraw::KeyRun { .. } => {
+                if session.row == 0 {
+                    let (base, run) = match access.draw {
+                        RowDraw::KeyRun { most } => {
+                            let run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
+                            (self.row_by_key(true, rows), run)
+                        }
+                        RowDraw::PreferredRun { how } => {
+                            (how.rows().draw(rows, &mut self.rows), access.rows)
+                        }
+                        _ => (self.rows.below(rows), access.rows),
+                    };
+                    let session = &mut self.sessions[number as usize];
+                    (session.base, session.run) = (base, run);
+                }
+                let session = &self.sessions[number as usize];
+                (session.base + u64::from(session.row)) % rows
+            }
+        }
+    }
+
+    fn row_by_key(&mut self, asks: bool, rows: u64) -> u64 {
+        let key = self.keys.draw(asks);
+        match &self.shared {
+            Some((scale, places)) => places.place(key / scale % rows),
+            None => key % rows,
+        }
+    }
+}

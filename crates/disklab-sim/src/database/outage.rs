@@ -1,0 +1,331 @@
+//! What clients make of a server that goes away and comes back, PostgreSQL's as MariaDB's, and what is told of it.
+//!
+//! **A killed server** closes its connections: what was under way fails at once, and so does what is due while nobody
+//! takes connections. A client tries again after a pause that doubles, as the load engine of a rehearsal does. **A machine
+//! that has vanished** closes nothing: statements wait for their time-out, or for the server that is back, which knows none
+//! of its old connections.
+//!
+//! **Source:** `crates/disklab-load/src/clients/postgres.rs`.
+
+use std::collections::VecDeque;
+
+use disklab_disk::profile::HostProfile;
+use disklab_units::random::Stream;
+
+use crate::faults::{Course, FaultReport, RebuildReport, StepReport};
+use crate::job::faults::{Event, What, in_order};
+use crate::job::{Load, SqlFaults};
+
+/// A session of a closed loop waits so long after a failure. **Source:** `PAUSE_AFTER_FAILURE` of the load engine.
+const PAUSE_NS: u64 = 10_000_000;
+
+/// Whether a session's transaction goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It has none.
+    #[default]
+    Free,
+    /// It does.
+    Busy,
+    /// Its client has given it up, and the server goes on with it.
+    GivenUp,
+    /// Its server has vanished, and its client does not know.
+    Lost,
+    /// Nobody goes on with it; another session has its place.
+    Dead,
+}
+
+/// What a session is for its client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seat {
+    /// Whether its transaction goes on.
+    pub standing: Standing,
+    /// How many it has had.
+    pub serial: u32,
+}
+
+impl Seat {
+    /// Whether an event of it comes after its server's end.
+    pub fn is_over(self) -> bool {
+        matches!(self.standing, Standing::Dead | Standing::Lost)
+    }
+}
+
+/// Something that happened to a server.
+struct Step {
+    what: What,
+    node: usize,
+    begun: u64,
+    ended: Option<u64>,
+}
+
+/// What clients know of the server.
+struct Tries {
+    /// None: they have connections. Else when the next try is due, and how long the pause behind it is at most.
+    next: Option<(u64, u64)>,
+    /// Which server they take for the primary.
+    primary: usize,
+    chance: Stream,
+}
+
+impl Tries {
+    /// A try has failed: the upper half of a span that doubles.
+    fn failed(&mut self, now: u64, most: u64, longest: u64) {
+        let half = (most / 2).max(1);
+        let pause = half + self.chance.below(half);
+        self.next = Some((now + pause, (most * 2).min(longest)));
+    }
+}
+
+/// A timetable, and what clients met of it.
+pub struct Outage {
+    /// What happens, in order, and how long clients wait.
+    pub job: SqlFaults,
+    /// What was replayed, or copied.
+    pub rebuilds: Vec<RebuildReport>,
+    /// When measuring began.
+    pub from: u64,
+    /// The machines with their disks.
+    pub profile: HostProfile,
+    next: usize,
+    steps: Vec<Step>,
+    course: Course,
+    refused: u64,
+    tries: Tries,
+    /// Statements in the order in which they were sent: when, by which session, and the number of its transaction.
+    sent: VecDeque<(u64, u32, u32)>,
+}
+
+impl Outage {
+    /// A timetable that begins; `from`: when measuring does.
+    pub fn new(job: &SqlFaults, profile: &HostProfile, from: u64, seed: u64) -> Outage {
+        Outage {
+            job: SqlFaults {
+                events: in_order(&job.events),
+                ..job.clone()
+            },
+            rebuilds: Vec::new(),
+            from,
+            profile: profile.clone(),
+            next: 0,
+            steps: Vec::new(),
+            course: Course::new(job.interval_ns),
+            refused: 0,
+            tries: Tries {
+                next: None,
+                primary: 0,
+                chance: Stream::new(seed, "pauses between tries"),
+            },
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// When its first event comes.
+    pub fn begins(&self) -> Option<u64> {
+        let first = self.job.events.first()?;
+        Some(self.from.saturating_add(first.at_ns))
+    }
+
+    /// The next event, if it is due.
+    pub fn due(&mut self, now: u64) -> Option<Event> {
+        let event = *self.job.events.get(self.next)?;
+        let is_due = self.from + event.at_ns <= now;
+        self.next += usize::from(is_due);
+        is_due.then_some(event)
+    }
+
+    /// Notes a step and returns its number; `ended`: None where it goes on.
+    pub fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
+        self.steps.push(Step {
+            what,
+            node,
+            begun: now,
+            ended,
+        });
+        self.steps.len() - 1
+    }
+
+    /// A step is over.
+    pub fn end(&mut self, step: usize, now: u64) {
+        self.steps[step].ended = Some(now);
+    }
+
+    /// Clients lose their connections: the next try is due at once.
+    pub fn disconnect(&mut self, now: u64) {
+        if self.tries.next.is_none() {
+            self.tries.next = Some((now, self.job.first_retry_ns));
+        }
+    }
+
+    /// Whether a client has a connection, or gets one now; `is_up`: whether the primary takes any.
+    pub fn connects(&mut self, now: u64, primary: usize, is_up: bool) -> bool {
+        let Some((at, most)) = self.tries.next else {
+            return true;
+        };
+        if now < at || !is_up {
+            if now >= at {
+                self.tries.failed(now, most, self.job.most_retry_ns);
+            }
+            self.refused += 1;
+            return false;
+        }
+        (self.tries.next, self.tries.primary) = (None, primary);
+        true
+    }
+
+    /// Whether clients take this server for the primary.
+    pub fn is_theirs(&self, primary: usize) -> bool {
+        self.tries.primary == primary
+    }
+
+    /// A session has sent a statement of its transaction.
+    pub fn sent(&mut self, now: u64, session: u32, serial: u32) {
+        self.sent.push_back((now, session, serial));
+    }
+
+    /// The next statement whose time is over: its session, and the number of its transaction.
+    fn expired(&mut self, now: u64) -> Option<(u32, u32)> {
+        let &(sent, session, serial) = self.sent.front()?;
+        if sent + self.job.timeout_ns > now {
+            return None;
+        }
+        self.sent.pop_front();
+        Some((session, serial))
+    }
+
+    /// A transaction has succeeded; `degraded`: while some server was away.
+    pub fn succeeded(&mut self, now: u64, started: u64, degraded: bool) {
+        if now >= self.from {
+            self.course.ended(now - self.from);
+            if degraded {
+                self.course.degraded(now - started);
+            }
+        }
+    }
+
+    fn failed(&mut self, now: u64) {
+        if now >= self.from {
+            self.course.failed(now - self.from);
+        }
+    }
+
+    /// What is told of it; `left_ns`: how long a server still needs that has not come back.
+    pub fn report(&self, now: u64, left_ns: impl Fn(usize) -> u64) -> FaultReport {
+        let seconds = |at: u64| at.saturating_sub(self.from) as f64 / 1e9;
+        let steps = self.steps.iter().map(|step| StepReport {
+            what: step.what,
+            node: step.node as u32,
+            begun_s: seconds(step.begun),
+            ended_s: seconds(step.ended.unwrap_or_else(|| now + left_ns(step.node))),
+            extrapolated: step.ended.is_none(),
+        });
+        FaultReport {
+            course: self.course.report(now.saturating_sub(self.from)),
+            failed_operations: self.course.failures(),
+            unavailable: self.refused,
+            degraded_latency_ms: self.course.degraded_latencies(),
+            steps: steps.collect(),
+            rebuilds: self.rebuilds.clone(),
+            hint_bytes: 0,
+            lost_rows: 0,
+            lost_updates: None,
+        }
+    }
+}
+
+/// How long a session waits after a failure.
+pub fn pause_ns(load: &Load) -> u64 {
+    match load {
+        Load::Closed { .. } => PAUSE_NS,
+        Load::Open { .. } => 0,
+    }
+}
+
+/// A model whose sessions lose their server.
+pub trait Sessions {
+    /// The timetable; None: nothing breaks.
+    fn outage(&mut self) -> Option<&mut Outage>;
+
+    /// What a session is for its client; None: there are fewer.
+    fn seat(&mut self, session: u32) -> Option<&mut Seat>;
+
+    /// A new session for the next transaction of another one's client.
+    fn replaced(&mut self, session: u32) -> u32;
+
+    /// A session's transaction has failed; its client goes on with the session `next`.
+    fn try_again(&mut self, now: u64, session: u32, next: u32);
+
+    /// A session's transaction has failed for its client. What the server still does for it goes on without it, under
+    /// another number.
+    fn fail(&mut self, now: u64, session: u32) {
+        if let Some(outage) = self.outage() {
+            outage.failed(now);
+        }
+        let Some(seat) = self.seat(session) else {
+            return;
+        };
+        let standing = std::mem::take(&mut seat.standing);
+        let next = if standing == Standing::Free {
+            session
+        } else {
+            seat.standing = match standing {
+                Standing::Busy => Standing::GivenUp,
+                _ => Standing::Dead,
+            };
+            self.replaced(session)
+        };
+        self.try_again(now, session, next);
+    }
+
+    /// The server's end of every connection is gone; `noticed`: and its clients are told.
+    fn close_connections(&mut self, now: u64, noticed: bool) {
+        // Those that take the place of others come behind them, and have nothing to lose yet.
+        let mut session = 0;
+        while let Some(&mut seat) = self.seat(session) {
+            match seat.standing {
+                Standing::GivenUp => self.stand(session, Standing::Dead),
+                Standing::Busy => {
+                    self.stand(session, Standing::Lost);
+                    if noticed {
+                        self.fail(now, session);
+                    }
+                }
+                Standing::Lost if noticed => self.fail(now, session),
+                _ => {}
+            }
+            session += 1;
+        }
+    }
+
+    /// Says whether a session's transaction goes on.
+    fn stand(&mut self, session: u32, standing: Standing) {
+        if let Some(seat) = self.seat(session) {
+            seat.standing = standing;
+        }
+    }
+
+    /// Gives up the statements whose time is over; `serves`: whether the primary, which is `primary`, is up.
+    fn expire(&mut self, now: u64, primary: usize, serves: bool) {
+        while let Some(outage) = self.outage()
+            && let Some((session, serial)) = outage.expired(now)
+        {
+            let is_theirs = outage.is_theirs(primary);
+            let Some(&mut seat) = self.seat(session) else {
+                continue;
+            };
+            if seat.serial != serial {
+                continue;
+            }
+            let vanished = seat.standing == Standing::Lost;
+            if vanished || seat.standing == Standing::Busy {
+                if vanished
+                    && !(is_theirs && serves)
+                    && let Some(outage) = self.outage()
+                {
+                    outage.disconnect(now);
+                }
+                self.fail(now, session);
+            }
+        }
+    }
+}
