@@ -12,19 +12,19 @@ from disklab import waiting
 from disklab.cli import run_progress
 from disklab.cli.run_progress import RunView, waiting_text
 from disklab.errors import MachineError
-from disklab.events import PhaseStarted, Waiting
+from disklab.events import PhaseStarted
 from disklab.results.event_log import EventLog, read_events
-from disklab.waiting import Wait, WaitState
+from disklab.waiting import Wait, Waiting
 from rich.console import Console
 
 
 def test_a_wait_that_lasts_is_told_of_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SILENT_SECONDS", 0.05)
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.02)
-    states: list[WaitState] = []
+    states: list[Waiting] = []
     heard = threading.Event()
 
-    def hear(state: WaitState) -> None:
+    def hear(state: Waiting) -> None:
         states.append(state)
         heard.set()
 
@@ -39,7 +39,7 @@ def test_a_wait_that_lasts_is_told_of_and_so_is_its_end(monkeypatch: pytest.Monk
 
 
 def test_a_short_wait_is_nobodys_business() -> None:
-    states: list[WaitState] = []
+    states: list[Waiting] = []
     with waiting.followed(states.append), Wait("the ports of n1 are free", 30.0):
         pass
     assert states == []
@@ -69,8 +69,8 @@ def test_in_a_block_within_a_block_the_inner_one_alone_hears(
 ) -> None:
     monkeypatch.setattr(waiting, "SILENT_SECONDS", 0.05)
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.02)
-    outer: list[WaitState] = []
-    inner: list[WaitState] = []
+    outer: list[Waiting] = []
+    inner: list[Waiting] = []
     with waiting.followed(outer.append):
         with waiting.followed(inner.append), Wait("the inner one", 30.0) as wait:
             while not inner and not wait.is_over:
@@ -87,7 +87,7 @@ def test_who_follows_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.02)
     heard = threading.Event()
 
-    def gone(state: WaitState) -> None:
+    def gone(state: Waiting) -> None:
         heard.set()
         raise MachineError("nobody hears it")
 

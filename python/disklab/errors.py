@@ -6,6 +6,7 @@ changed when one is raised.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,6 +45,22 @@ class UserError(DisklabError):
     def __init__(self, *problems: Problem) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise UserError with all problems; nothing where there is none."""
+    found = tuple(problems)
+    if found:
+        raise UserError(*found)
+
+
+def refuse_given(given: Mapping[str, object], rule: str, way_out: str = "leave it out") -> None:
+    """Raise UserError with all options that were given, where another one rules them out."""
+    refuse(
+        Problem(name, str(value), rule, way_out)
+        for name, value in given.items()
+        if value is not None
+    )
 
 
 def usable(found: T | Problem) -> T:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from disklab.waiting import Waiting
+
 Factors = Mapping[str, str | int | float]
 """Factor name -> level, as the user wrote them, in the order of the file."""
 
@@ -96,24 +98,6 @@ class TimedStep:
     """When it was asked for."""
     begun_s: float
     ended_s: float | None
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """Something is waited for, and has been for some seconds: told once a second, and at its end.
-
-    See `disklab.waiting`.
-    """
-
-    name: str
-    """What shall come about: `compactions end`."""
-    what: str
-    """What is still missing; empty: the name says it."""
-    since_s: float
-    """How long it has lasted."""
-    limit_s: float
-    """After how long it is an error."""
-    ended: bool
 
 
 @dataclass(frozen=True)

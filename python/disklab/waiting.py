@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from disklab.errors import DisklabError
@@ -22,8 +21,8 @@ TELL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class WaitState:
-    """How a wait stands."""
+class Waiting:
+    """Something is waited for, for some seconds: told once a second, and at its end."""
 
     name: str
     """What shall come about: `compactions end`, `n1 answers its first query`."""
@@ -36,7 +35,7 @@ class WaitState:
     ended: bool = False
 
 
-Listener = Callable[[WaitState], None]
+Listener = Callable[[Waiting], None]
 
 
 class Clock(Protocol):
@@ -83,10 +82,10 @@ class Wait:
             self.what = what
         self._clock.sleep(seconds)
 
-    def state(self, *, ended: bool = False) -> WaitState:
+    def state(self, *, ended: bool = False) -> Waiting:
         """Return how it stands."""
         since_s = round(self.since_s, 3)
-        return WaitState(self.name, self.what, since_s, self.limit_s, ended)
+        return Waiting(self.name, self.what, since_s, self.limit_s, ended)
 
     def __enter__(self) -> Wait:
         """Begin it anew, for whoever follows."""
@@ -94,12 +93,7 @@ class Wait:
         _OPEN.add(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
         _OPEN.remove(self)
 
@@ -142,7 +136,7 @@ class _Open:
 _OPEN = _Open()
 
 
-def _tell(listener: Listener, state: WaitState) -> None:
+def _tell(listener: Listener, state: Waiting) -> None:
     # Whoever follows may be gone: what is waited for comes about all the same.
     with suppress(DisklabError):
         listener(state)

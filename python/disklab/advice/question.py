@@ -13,7 +13,7 @@ from disklab.catalog import load_catalog
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.catalog.suggest import did_you_mean
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.spec import Experiment, TrialSpec, parse
 from disklab.spec.model import Observed
 from disklab.spec.require import Require
@@ -73,9 +73,7 @@ def question_of(
     burst credits are spent (what is bought must do its rate all day), and a cell runs for a minute.
     """
     document = experiment.document
-    wrong = [*unknown_words(wanted, experiment), *unknown_region(region, experiment)]
-    if wrong:
-        raise UserError(*wrong)
+    refuse([*unknown_words(wanted, experiment), *unknown_region(region, experiment)])
     tree = {key: value for key, value in document.root.plain().items() if key != "factors"}
     spec = experiment.cells[0].spec
     require = spec.require

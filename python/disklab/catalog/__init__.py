@@ -3,8 +3,8 @@
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry, load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.catalog.processor import Speed, cpu_speed
-from disklab.catalog.profile import Caching, HostProfile, VolumeProfile
-from disklab.catalog.quantity import DiskExpression, format_bytes, parse_bytes, parse_disks
+from disklab.catalog.profile import Caching, VolumeProfile
+from disklab.catalog.quantity import format_bytes, parse_bytes, parse_disks
 from disklab.catalog.resolve import (
     AttachedDisks,
     HostRequest,
@@ -15,31 +15,3 @@ from disklab.catalog.resolve import (
     host_profile,
     resolve,
 )
-
-__all__ = [
-    "AttachedDisks",
-    "Caching",
-    "Catalog",
-    "DiskEntry",
-    "DiskExpression",
-    "HostProfile",
-    "HostRequest",
-    "NoPrice",
-    "Places",
-    "Price",
-    "Resolution",
-    "Speed",
-    "VmEntry",
-    "VolumeProfile",
-    "VolumeRequest",
-    "cpu_speed",
-    "find_vm",
-    "format_bytes",
-    "host_profile",
-    "load_catalog",
-    "parse_bytes",
-    "parse_disks",
-    "resolve",
-    "vm_price",
-    "volume_price",
-]

@@ -33,7 +33,7 @@ from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import HostProfile, Latency, circular
 from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.catalog.suggest import did_you_mean
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 
 # The form of a catalogue file.
 
@@ -163,8 +163,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
         problems += _add_file(catalog, path)
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     if catalog.evidence != base.evidence or catalog.profiles != base.profiles:
         _profile(catalog)
     return catalog
@@ -187,8 +186,7 @@ def _builtin() -> Catalog:
         for location, value, rule, known in _dangling(catalog, document):
             place = f"{path}: {'.'.join(map(str, location))}"
             problems.append(Problem(place, value, rule, did_you_mean(value, known, "define it")))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     _profile(catalog)
     return catalog
 

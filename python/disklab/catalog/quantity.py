@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from disklab.catalog.suggest import suggestions
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 
 BYTE_UNITS = {
     "TiB": 1 << 40,
@@ -153,8 +153,7 @@ def parse_disks(text: str, place: str = "DISKS") -> DiskExpression:
             problems.append(Problem(place, repr(part), rule, "leave one of them out"))
         else:
             asked[key] = value
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return DiskExpression(
         name=matched["name"],
         count=count,

@@ -32,7 +32,7 @@ from disklab.catalog.provisioning import (
 )
 from disklab.catalog.quantity import DiskExpression, about_bytes, format_bytes, parse_disks
 from disklab.catalog.suggest import did_you_mean
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 
 # What the engine calls a host without a VM: no budget, no cache, only the disks' own limits.
 NO_VM = "no VM"
@@ -172,9 +172,7 @@ def resolve(
 ) -> Resolution:
     """Return the profile of a volume on a host. Raises UserError with every broken rule."""
     asked = _known(catalog, host, volume, attached or AttachedDisks(), places or Places())
-    problems = [*_scale_problems(asked), *_vm_problems(asked), *_shape_problems(asked)]
-    if problems:
-        raise UserError(*problems)
+    refuse([*_scale_problems(asked), *_vm_problems(asked), *_shape_problems(asked)])
     profile = VolumeProfile(
         name=volume.name,
         size_bytes=_volume_bytes(asked),
@@ -310,8 +308,7 @@ def _local(
         rule = f"{name!r} of {vm.name} has at most {about_bytes(at_most)} ({source})"
         way_out = f"ask for {format_bytes(SECTOR_BYTES)} to {format_bytes(at_most)}"
         problems.append(Problem(places.disks, repr(value), rule, way_out))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     profile = DiskProfile(
         name=f"{vm.name} {name}",
         medium="nvme" if name == "nvme" else "temp",

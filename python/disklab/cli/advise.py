@@ -35,7 +35,7 @@ from disklab.cli.advise_asked import (
     Version,
     Writes,
 )
-from disklab.cli.amounts import Cluster, workers_of
+from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
 from disklab.cli.experiment_new import P99, Copies, Nodes, Row
 from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -88,7 +88,6 @@ Bands = Annotated[
     bool | None,
     typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
 ]
-Jobs = Annotated[int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)]
 
 
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -116,7 +115,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     bands: Bands = None,
     write: Write = None,
     html: Html = None,
-    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
+    seed: Seed = 1,
     jobs: Jobs = None,
     cluster: Cluster = None,
     everything: Everything = False,

@@ -133,3 +133,12 @@ def scale_of(text: str | None) -> Fraction | None:
     except (ValueError, ZeroDivisionError):
         rule = "a scale is a fraction"
         raise UserError(Problem("--scale", repr(text), rule, "write for example 1/100")) from None
+
+
+# Options of all commands that simulate.
+
+Seed = Annotated[int, typer.Option(help="Start of every random stream.", min=0)]
+Jobs = Annotated[int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)]
+FidelityOption = Annotated[
+    str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
+]

@@ -12,11 +12,12 @@ import typer
 from rich.table import Table
 
 from disklab import spec
+from disklab.cli.amounts import FidelityOption, Jobs, Seed
 from disklab.cli.experiment import Only, choices, chosen
 from disklab.cli.output import console, notes, print_json
 from disklab.cli.predict import fidelity_of
 from disklab.cli.root_part import root_part
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse_given
 from disklab.results import DEFAULT_OUT
 
 if TYPE_CHECKING:
@@ -206,13 +207,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     calibration: Annotated[
         Path | None, typer.Option(help="Where to start from.", metavar="FILE")
     ] = None,
-    fidelity: Annotated[
-        str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
-    ] = "full",
-    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
-    ] = None,
+    fidelity: FidelityOption = "full",
+    seed: Seed = 1,
+    jobs: Jobs = None,
     here: Here = False,
     disk: DisksHere = DEFAULT_DISK,
     minutes: MinutesHere = DEFAULT_MINUTES,
@@ -242,7 +239,10 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("--out", str(out), rule, "name another file"))
     options = Options(seed=seed, workers=jobs, fidelity=fidelity_of(fidelity))
     if here:
-        refuse_with_here(experiment, fit, only, measured)
+        given = {"EXPERIMENT": experiment, "--fit": fit or None, "--only": only or None}
+        compared = None if measured == "reference" else measured
+        rule = "--here chooses cells and parameters itself"
+        refuse_given({**given, "--measured": compared}, rule)
         # Warm cells are millions of operations, whose rate a part of them tells.
         quick = replace(options, fidelity="quick")
         calibrate_here(disk, minutes, start, quick, out=out, runs=DEFAULT_OUT, as_json=json)
@@ -255,21 +255,6 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     else:
         made = chosen_cells(experiment, only, measured, fit, start, options)
         tell(made, start, out, printed=not json)
-
-
-def refuse_with_here(
-    experiment: Path | None, fit: str | None, only: list[str] | None, measured: str
-) -> None:
-    """Raise UserError for what --here chooses itself."""
-    given = {"EXPERIMENT": experiment, "--fit": fit, "--only": only, "--measured": measured}
-    rule = "--here chooses cells and parameters itself"
-    problems = [
-        Problem(name, str(value), rule, "leave it out")
-        for name, value in given.items()
-        if value and value != "reference"
-    ]
-    if problems:
-        raise UserError(*problems)
 
 
 Fitted = tuple["Calibration", list["Fit"]]

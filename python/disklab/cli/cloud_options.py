@@ -13,7 +13,7 @@ import typer
 from disklab.catalog.price import REGIONS
 from disklab.cloud.protocol import CloudSite
 from disklab.cloud.record import Record
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 
 # The clouds in which hosts are made, with the user's own login.
 
@@ -153,8 +153,7 @@ class CloudOptions:
         if self.cloud == "aws" and self.ssh_from and ":" in self.ssh_from:
             rule = "hosts in AWS have IPv4 addresses only"
             problems.append(Problem("--ssh-from", self.ssh_from, rule, "give an IPv4 address"))
-        if problems:
-            raise UserError(*problems)
+        refuse(problems)
 
 
 def _why_not_from(given: str | None) -> str | None:

@@ -16,7 +16,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment_new import new
 from disklab.cli.output import Json, console, print_json
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.spec import Trial, bundled
 from disklab.spec.schema import schema_text
 
@@ -71,8 +71,7 @@ def choices(only: list[str] | None) -> dict[str, list[str]]:
             problems.append(Problem("--only", text, "a choice reads FACTOR=LEVEL,...", way_out))
             continue
         found.setdefault(name.strip(), []).append(levels.strip())
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return found
 
 
@@ -121,8 +120,7 @@ def check(
             for reason, cells in one["reasons"].items():
                 more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
                 out.print(f"  {cells[0]}{more}: {reason}", markup=False, highlight=False)
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     if json:
         print_json({"ok": True, "files": checked})
 

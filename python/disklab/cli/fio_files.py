@@ -15,7 +15,7 @@ from disklab import reading, spec
 from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.experiment import ExperimentFile, Only, chosen
 from disklab.cli.output import Json, console, notes, print_json
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse_given
 from disklab.report import wording
 from disklab.results import (
     DEFAULT_OUT,
@@ -79,15 +79,9 @@ def as_experiment(
 ) -> Iterator[Path]:
     """Yield the experiment file of a path: of a job file one made of it, else the path itself."""
     if not is_fio_file(path):
-        given = {"--disk": disks and ", ".join(disks), "--vm": vm, "--caching": caching}
+        given = {"--disk": ", ".join(disks or ()) or None, "--vm": vm, "--caching": caching}
         rule = "an experiment file names its own disks; this is for fio's job files"
-        problems = [
-            Problem(name, str(value), rule, "leave it out")
-            for name, value in {**given, "--write": write}.items()
-            if value
-        ]
-        if problems:
-            raise UserError(*problems)
+        refuse_given({**given, "--write": write}, rule)
         yield path
         return
     if not disks:

@@ -13,9 +13,18 @@ from disklab.cli import cloud_options
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
 from disklab.cli.output import Check, notes
-from disklab.cli.rehearse import Again, JsonTrials, OnEnd
+from disklab.cli.rehearse import (
+    RESUMED,
+    Again,
+    AgainToo,
+    JsonTrials,
+    OnEnd,
+    Quick,
+    Resume,
+    again_problems,
+)
 from disklab.cli.rehearsing import check_on_end
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse_given
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
 
@@ -53,16 +62,9 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     only: Only = None,
     seed: Seed = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
-    ] = False,
-    resume: Annotated[
-        str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
-    ] = None,
-    again: Annotated[
-        list[Again] | None,
-        typer.Option(help="With --resume: also trials with this end. May be given twice."),
-    ] = None,
+    quick: Quick = False,
+    resume: Resume = None,
+    again: AgainToo = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
     check: Check = False,
@@ -89,7 +91,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if resume is not None:
         told = {"EXPERIMENT": experiment, "--hosts": hosts, "--repeat": repeat, "--only": only}
         more = {} if cloud else made.given()
-        _refuse_with_resume({**more, **told, "--seed": seed, "--quick": quick or None})
+        refuse_given({**more, **told, "--seed": seed, "--quick": quick or None}, RESUMED)
     if cloud is not None:
         sys.exit(_in_cloud((experiment, hosts), options, made, (resume, states, out), how))
     if resume is not None:
@@ -125,27 +127,14 @@ def _in_cloud(
 def _on_hosts(files: tuple[Path, Path], options: Any, made: CloudOptions) -> Any:
     from disklab.measurement import hosts_file, preparation  # noqa: PLC0415
 
-    _refuse_without_cloud(made)
+    refuse_given(made.given(), "is about hosts that are made", "give --cloud azure as well")
     return preparation.wanted(spec.load(files[0]), hosts_file.load(files[1]), options)
-
-
-def _refuse_without_cloud(made: CloudOptions) -> None:
-    problems = [
-        Problem(name, str(value), "is about hosts that are made", "give --cloud azure as well")
-        for name, value in made.given().items()
-    ]
-    if problems:
-        raise UserError(*problems)
 
 
 def _needed(
     experiment: Path | None, hosts: Path | None, again: list[Again] | None
 ) -> tuple[Path, Path]:
-    problems = []
-    if again:
-        stated = ", ".join(one.value for one in again)
-        rule = "only a run that was begun has results"
-        problems.append(Problem("--again", stated, rule, "name the run: --resume RUN"))
+    problems = again_problems(again)
     if experiment is None:
         way_out = "name a file, such as experiments/azure-local-disks.yaml"
         problems.append(Problem("EXPERIMENT", "(nothing)", "there is nothing to measure", way_out))
@@ -156,13 +145,3 @@ def _needed(
     if experiment is None or hosts is None or problems:
         raise UserError(*problems)
     return experiment, hosts
-
-
-def _refuse_with_resume(given: dict[str, object]) -> None:
-    problems = [
-        Problem(name, str(value), "a resumed run goes on as it began", "leave it out")
-        for name, value in given.items()
-        if value is not None
-    ]
-    if problems:
-        raise UserError(*problems)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from disklab.cli.output import code_of_run, console, needs_promise, notes
 from disklab.cli.rehearsing import follow
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.events import Emit
 from disklab.interrupts import ended_once
 from disklab.machines.protocol import Machine
@@ -65,9 +65,7 @@ def run_it(wanted: Wanted, how: How) -> int:
 
     def agreed(plans: list[HostPlan]) -> bool:
         _show(wanted, plans, console() if how.plan and not how.as_json else how.notes)
-        missing = [problem for one in plans for problem in one.missing]
-        if missing:
-            raise UserError(*missing)
+        refuse(problem for one in plans for problem in one.missing)
         if not how.plan:
             ask(how.notes, yes=how.yes)
         return not how.plan

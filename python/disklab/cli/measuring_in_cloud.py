@@ -31,7 +31,7 @@ from disklab.cloud.guard import (
 from disklab.cloud.layout import Layout, check_databases, layout_of
 from disklab.cloud.protocol import Clock, CloudError, CloudSite, Fit, SystemClock
 from disklab.cloud.record import Notebook, Record, owner
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.events import Emit, Warned
 from disklab.measurement import hosts_file, preparation
 from disklab.measurement.preparation import HostPlan, Options, Wanted
@@ -198,8 +198,7 @@ def _check_kept(
     if cloud.max_usd is not None and tariff.usd(seconds) > cloud.max_usd:
         rule = f"until then they cost {tariff.usd(seconds):.2f} USD, and --max-usd is less"
         problems.append(Problem("--keep-until", told, rule, "choose an earlier time"))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
 
 
 def _show(planned: Planned, cloud: CloudOptions, to: Console) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli import fio_files
-from disklab.cli.amounts import Cluster, workers_of
+from disklab.cli.amounts import Cluster, FidelityOption, Jobs, Seed, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import Check, code_of_run, console, needs_promise, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -65,16 +65,12 @@ Against = Annotated[
 
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: ExperimentFile,
-    seed: Annotated[int, typer.Option(help="Start of every random stream.", min=0)] = 1,
+    seed: Seed = 1,
     repeat: Repeat = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)
-    ] = None,
+    jobs: Jobs = None,
     cluster: Cluster = None,
     only: Only = None,
-    fidelity: Annotated[
-        str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
-    ] = "full",
+    fidelity: FidelityOption = "full",
     bands: BandsOption = None,
     against: Against = None,
     calibration: Annotated[

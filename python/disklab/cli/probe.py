@@ -12,7 +12,7 @@ from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.fio_files import as_experiment
 from disklab.cli.output import Check, code_of
 from disklab.cli.root_part import root_part
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse_given
 from disklab.probe.known import Disk, parse_caching
 from disklab.probe.run import Output, Request, plan_of
 from disklab.spec.fio_file import is_fio_file
@@ -155,19 +155,19 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick, jobs, depth)
     output = Output(json, out, chart)
     if pvc is not None:
-        refuse_with_pvc(
-            {
-                **{"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart},
-                "--check": check or None,
-            }
-        )
+        given: dict[str, object]
+        given = {"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart}
+        way_out = "leave it out, or keep the lines of --json"
+        rule = "a new volume is probed in its pod"
+        refuse_given({**given, "--check": check or None}, rule, way_out)
         from disklab.cli.cloud import probe_claim  # noqa: PLC0415 - see above
 
         probe_claim((pvc, image, volume_size), namespace, request, as_json=json)
         return
     disks = named_disks(disk, vm, caching or [])
     if hosts is not None:
-        refuse_with_hosts({"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None})
+        given = {"PATH": path, "--disk": disk, "--destroy-data": destroy_data or None}
+        refuse_given(given, "the hosts file says what is probed")
         from disklab.cli.measuring import probe_all  # noqa: PLC0415 - see above
 
         end(probe_all(hosts, plan_of(request), output, yes=yes), check=check)
@@ -213,46 +213,17 @@ def seen_from_root(path: Path) -> Path:
     return path if root_part() is None else path.absolute()
 
 
-def refuse_with_pvc(given: dict[str, object]) -> None:
-    """Refuse what says what to probe in another way than --pvc does, or needs the results here."""
-    rule, way_out = "a new volume is probed in its pod", "leave it out, or keep the lines of --json"
-    problems = [
-        Problem(name, str(value), rule, way_out)
-        for name, value in given.items()
-        if value is not None
-    ]
-    if problems:
-        raise UserError(*problems)
-
-
-def refuse_with_hosts(given: dict[str, object]) -> None:
-    """Refuse what says what to probe in another way than --hosts does."""
-    problems = [
-        Problem(name, str(value), "the hosts file says what is probed", "leave it out")
-        for name, value in given.items()
-        if value is not None
-    ]
-    if problems:
-        raise UserError(*problems)
-
-
 def override_of(request: Request) -> Override:
     """Return what the options change in an experiment; refuse those that its file decides."""
     given = {
-        "--profile": request.profile,
-        "--jobs": None if request.jobs is None else str(request.jobs),
-        "--depth": None if request.depth is None else str(request.depth),
+        "--profile": None if request.profile == "both" else request.profile,
+        "--jobs": request.jobs,
+        "--depth": request.depth,
         "--rw": request.directions,
-        "--rwmixread": None if request.rwmixread is None else str(request.rwmixread),
+        "--rwmixread": request.rwmixread,
         "--bs": request.blocks,
     }
-    problems = [
-        Problem(place, value, "the experiment's file decides it", "change it in the file")
-        for place, value in given.items()
-        if value not in (None, "both")
-    ]
-    if problems:
-        raise UserError(*[problem for problem in problems if problem.value])
+    refuse_given(given, "the experiment's file decides it", "change it in the file")
     from disklab.probe.command import Override  # noqa: PLC0415 - see `probe`
 
     plan = plan_of(request)
@@ -272,13 +243,7 @@ def missing_target() -> UserError:
 def named_disks(disk: str | None, vm: str | None, caching: list[str]) -> list[Disk]:
     """Return the disks that the options name, one for each host caching."""
     if disk is None:
-        given = {"--vm": vm, "--caching": ", ".join(caching)}
-        problems = [
-            Problem(place, value, "describes the disk of --disk", "add --disk, such as azure/P30")
-            for place, value in given.items()
-            if value
-        ]
-        if problems:
-            raise UserError(*problems)
+        given = {"--vm": vm, "--caching": ", ".join(caching) or None}
+        refuse_given(given, "describes the disk of --disk", "add --disk, such as azure/P30")
         return []
     return [Disk(disk, vm, parse_caching(mode)) for mode in dict.fromkeys(caching or ["None"])]

@@ -16,7 +16,7 @@ from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.output import Check, code_of_run, needs_promise, notes
 from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse_given
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
 from disklab.spec import bundled
@@ -49,6 +49,13 @@ class Again(str, Enum):
 Resume = Annotated[
     str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
 ]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
+]
+AgainToo = Annotated[
+    list[Again] | None,
+    typer.Option(help="With --resume: also trials with this end. May be given twice."),
+]
 OnEnd = Annotated[
     str | None,
     typer.Option(
@@ -78,14 +85,9 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     repeat: Repeat = None,
     only: Only = None,
     seed: Seed = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
-    ] = False,
+    quick: Quick = False,
     resume: Resume = None,
-    again: Annotated[
-        list[Again] | None,
-        typer.Option(help="With --resume: also trials with this end. May be given twice."),
-    ] = None,
+    again: AgainToo = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
     check: Check = False,
@@ -117,7 +119,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
         "--quick": quick or None,
     }
     if resume is not None:
-        _refuse_with_resume({name: value for name, value in given.items() if value is not None})
+        refuse_given(given, RESUMED)
         prepared = preparation.resume(
             resume, out, say, [one.value for one in again or []], repeat, look
         )
@@ -139,24 +141,23 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     sys.exit(code_of_run(prepared.run) if check and code == 0 else code)
 
 
+RESUMED = "a resumed run goes on as it began"
+
+
+def again_problems(again: list[Again] | None) -> list[Problem]:
+    """Return why a new run has nothing to try again."""
+    if not again:
+        return []
+    stated = ", ".join(one.value for one in again)
+    rule = "only a run that was begun has results"
+    return [Problem("--again", stated, rule, "name the run: --resume RUN")]
+
+
 def _experiment_of_new_run(experiment: Path | None, again: list[Again] | None) -> Path:
-    problems = []
-    if again:
-        stated = ", ".join(one.value for one in again)
-        rule = "only a run that was begun has results"
-        problems.append(Problem("--again", stated, rule, "name the run: --resume RUN"))
+    problems = again_problems(again)
     if experiment is None:
         way_out = "name a file, such as experiments/cassandra-local-or-attached.yaml"
         problems.append(Problem("EXPERIMENT", "(nothing)", "there is nothing to rehearse", way_out))
     if experiment is None or problems:
         raise UserError(*problems)
     return bundled.found(experiment)
-
-
-def _refuse_with_resume(given: dict[str, object]) -> None:
-    problems = [
-        Problem(name, str(value), "a resumed run goes on as it began", "leave it out")
-        for name, value in given.items()
-    ]
-    if problems:
-        raise UserError(*problems)

@@ -14,7 +14,7 @@ from rich.text import Text
 from disklab.cli import fio_files
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.output import report as tell
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.results import DEFAULT_OUT, ExperimentNote, Run, RunInfo, new_run_id, utc_now
 
 
@@ -214,8 +214,7 @@ def check_folder(folder: Path, cert: Path | None, key: Path | None) -> None:
     if (cert is None) != (key is None):
         rule = "a certificate and its key belong together"
         problems.append(Problem("--tls-cert", str(cert), rule, "give both, or neither"))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
 
 
 # `disklab knob`: the simulator as a page of one file.

@@ -53,7 +53,7 @@ from disklab.command.written import (
     time_sentence,
 )
 from disklab.engine import View
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.attach import Attached, AttachRequest
 from disklab.hosts.changes import credits_share
 from disklab.machines.foreground import PASSED_ON, Ended, check_command
@@ -194,13 +194,11 @@ def _check_keep(keep: Path | None) -> None:
 
 def _check_writable(files: dict[str, Path | None]) -> None:
     """Refuse what cannot be written, before the command runs."""
-    problems = [
+    refuse(
         Problem(place, str(file), "you may not write there", "name a file in a folder of yours")
         for place, file in files.items()
         if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK)
-    ]
-    if problems:
-        raise UserError(*problems)
+    )
 
 
 def _simulated(

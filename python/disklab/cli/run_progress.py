@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
@@ -23,12 +22,12 @@ from disklab.events import (
     TimedStep,
     TrialFinished,
     TrialStarted,
-    Waiting,
     Warned,
 )
 from disklab.procedures.life import waits_told
 from disklab.report import wording
 from disklab.results.event_log import TimeLeft
+from disklab.waiting import Waiting
 
 REFRESH_PER_S = 4
 # Without a terminal a line now and then shows that it goes on: a log of an hour stays readable.
@@ -60,12 +59,7 @@ class RunView:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the live line."""
         if self._live is not None:
             self._live.stop()

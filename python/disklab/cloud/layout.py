@@ -13,7 +13,7 @@ from typing import Any
 
 from disklab.catalog import Catalog, VmEntry, parse_disks
 from disklab.catalog.provisioning import Provisioned, Terms, provision
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.measurement import hosts_file
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.settings import DATA, place_trials
@@ -159,9 +159,7 @@ def layout_of(
     Raises UserError with every reason why they cannot be made.
     """
     able = [trial for trial in trials if trial.refused is None]
-    problems = [*_problems(experiment, able, cloud)]
-    if problems:
-        raise UserError(*problems)
+    refuse([*_problems(experiment, able, cloud)])
     if experiment.kind == "device":
         hosts, where = _device_hosts(able, catalog, copies)
         zones = 1

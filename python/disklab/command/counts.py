@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from disklab.catalog import parse_bytes
 from disklab.catalog.quantity import about_bytes
 from disklab.engine import Lateness, LimitCounters, View
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.changes import parse_time_ns
 
 Kind = Literal["read", "write", "flush", "discard"]
@@ -267,8 +267,7 @@ def parse_budget(text: str, place: str) -> list[BudgetLine]:
                 problems.append(Problem(place, repr(match[3]), rule, way_out))
     if not lines and not problems:
         problems.append(Problem(place, repr(text), "it has no condition", _names()))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return lines
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 from disklab import reading
 from disklab.catalog.quantity import about_bytes
 from disklab.command.counts import KINDS, CommandRun, Judged, Kind
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.reading import UNSAFE
 
 # One run of a command beside an earlier one: I/Os and bytes first, as these are exact.
@@ -76,7 +76,7 @@ class OnDisks:
 
 def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None:
     """Refuse to compare runs on unlike disks."""
-    problems = [
+    refuse(
         Problem(place, f"{name} {was}", f"this run has {has}", "compare runs on the same disk")
         for name, was, has in (
             ("disks", base.disks, run.disks),
@@ -85,9 +85,7 @@ def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None
             ("file system", base.filesystem, run.filesystem),
         )
         if was != has
-    ]
-    if problems:
-        raise UserError(*problems)
+    )
 
 
 def changes(base: CommandRun, run: CommandRun) -> list[Change]:

@@ -16,22 +16,3 @@ from disklab.databases.protocol import (
     Streaming,
 )
 from disklab.databases.registry import provision, record_of, records
-
-__all__ = [
-    "Breakable",
-    "Coldness",
-    "Conditions",
-    "Database",
-    "Filling",
-    "Growing",
-    "Movable",
-    "NodePlace",
-    "Observation",
-    "Promoting",
-    "Request",
-    "Sizes",
-    "Streaming",
-    "provision",
-    "record_of",
-    "records",
-]

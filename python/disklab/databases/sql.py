@@ -9,7 +9,6 @@ import signal
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from disklab.engine import Account
 from disklab.errors import MachineError
@@ -127,12 +126,7 @@ class Sql:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End psql, and the connection with it."""
         self.close()
 

@@ -15,7 +15,7 @@ from disklab.catalog.quantity import about_bytes, format_bytes
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
 from disklab.engine.own_folder import boot_id
 from disklab.engine.process import unseen
-from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.errors import DisklabError, MachineError, Problem, UserError, refuse
 from disklab.hosts.cleaning import remove_dead
 from disklab.hosts.doctor import shortfalls
 from disklab.hosts.filesystem import (
@@ -234,8 +234,7 @@ def _check_same(request: AttachRequest, runs: HostRequest, name: str) -> None:
             rule = f"host {name!r} runs already, with {place} {shown}"
             way_out = "leave the option out, or name another host with --host"
             problems.append(Problem(place, str(asked), rule, way_out))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
 
 
 def _attached_disks(host: HostPlace) -> AttachedDisks:

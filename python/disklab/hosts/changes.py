@@ -20,7 +20,7 @@ from disklab.catalog.profile import (
 )
 from disklab.catalog.quantity import format_rate
 from disklab.catalog.suggest import did_you_mean, suggestions
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.places import HostRecord, VolumeRecord
 
 FAULTS: dict[str, str] = {
@@ -183,8 +183,7 @@ def fault_of(kind: str, value: str | None, disk: int | None) -> dict[str, Any]:
         problems.append(Problem("--disk", str(disk), rule, "leave it out"))
     if value is not None and kind in ("host-failure", "deallocate", "recover"):
         problems.append(Problem("VALUE", repr(value), f"{kind} takes no value", "leave it out"))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     if kind == "error-rate":
         return {"kind": kind, "ppm": _share_ppm(value)}
     if kind == "slow":

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from disklab.database_facts import facts_of, names
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 
 # Programs of mkfs.* and losetup are in sbin, which is not on everybody's PATH.
 SYSTEM_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -77,9 +77,7 @@ def problems() -> Iterator[Problem]:
 
 def require_machine() -> None:
     """Raise UserError with everything that stands in the way of a block device."""
-    found = list(problems())
-    if found:
-        raise UserError(*found)
+    refuse(list(problems()))
 
 
 def available_memory_bytes() -> int:

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import PurePosixPath
 from queue import SimpleQueue
-from types import TracebackType
 from typing import IO, Protocol
 
 from disklab.errors import MachineError
@@ -259,12 +258,7 @@ class LocalChild:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it as `end` does."""
         self.end()
 

@@ -289,12 +289,7 @@ class FileCounters:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing was begun."""
 
     def latest(self) -> tuple[float, Mapping[str, str]]:
@@ -328,12 +323,7 @@ class SpooledCounters:
             threading.Thread(target=self._follow, args=(lines,), name=name, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it. A host that is gone is told of by others."""
         if self._child is not None:
             with suppress(MachineError):

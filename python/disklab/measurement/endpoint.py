@@ -19,7 +19,7 @@ from disklab.databases.postgresql.configuration import schema
 from disklab.databases.protocol import Database
 from disklab.databases.sql import Login, Sql
 from disklab.engine import CqlLogin, CqlTls
-from disklab.errors import MachineError, Problem, UserError
+from disklab.errors import MachineError, Problem, UserError, refuse
 from disklab.hosts import requirements
 from disklab.measurement.hosts_file import Endpoint, Hosts
 
@@ -98,8 +98,7 @@ def check(access: Access, engine: str) -> None:
     if engine == "postgresql" and endpoint.user is None:
         rule = "PostgreSQL asks who logs in"
         problems.append(Problem(hosts.place("database"), "(missing)", rule, "add user: NAME"))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     access.password()
 
 

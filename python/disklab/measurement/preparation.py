@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from disklab.catalog import load_catalog
-from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.errors import DisklabError, MachineError, Problem, UserError, refuse
 from disklab.folders import Inside
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import (
@@ -347,9 +347,7 @@ def prepare(
     wanted: Wanted, plans: list[HostPlan], machines: Mapping[str, Machine], out: Path = DEFAULT_OUT
 ) -> tuple[Planned, Measurement | ClusterStage]:
     """Make the run's folder, or take the one that goes on. Raises UserError for what is missing."""
-    missing = [problem for plan in plans for problem in plan.missing]
-    if missing:
-        raise UserError(*missing)
+    refuse(problem for plan in plans for problem in plan.missing)
     run = wanted.run or create(wanted, plans, out)
     if wanted.run is not None and run.info.ended is not None and wanted.turns:
         run.plan_again({"ended": None})

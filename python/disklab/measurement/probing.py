@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.machines.protocol import Machine
 from disklab.measurement.canary import FIO, FioOn, make_region
 from disklab.measurement.hosts_file import Hosts
@@ -81,8 +81,7 @@ def check(hosts: Hosts, machines: Mapping[str, Machine]) -> None:
     for spot in spots_of(hosts):
         directory = str(volume_of(hosts, spot).directory)
         missing += missing_directory(hosts, spot.host, spot.volume, directory, machines[spot.host])
-    if missing:
-        raise UserError(*missing)
+    refuse(missing)
 
 
 def probe_hosts(

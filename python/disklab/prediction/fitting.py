@@ -23,7 +23,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.databases.calibration import Calibration, CalibrationRow, Parameter, Range
 from disklab.databases.simulating import Job, own_client
 from disklab.engine.process import simulate
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.prediction.against import median
 from disklab.prediction.cells import database_part, prepare, with_parameters
 from disklab.prediction.counted import (
@@ -163,8 +163,7 @@ def check_parameters(
     if len(names) > MOST_PER_CELL * cells:
         rule = f"{len(names)} parameters cannot be fitted on {cells} cells"
         problems.append(Problem("--fit", ",".join(names), rule, "fit fewer, or on more cells"))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
 
 
 def fit(

@@ -33,7 +33,7 @@ from disklab.databases.calibration import (
     ways,
 )
 from disklab.databases.simulating import Job
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.prediction.cells import database_part, prepare
 from disklab.report.cells import size_of
 from disklab.results.bands import TENTH
@@ -119,8 +119,7 @@ def read_ranged(path: Path, only: Mapping[str, Sequence[str]]) -> Ranged:
         rule = f"a file may hold {MOST_RANGES} ranges"
         way_out = "give a value for those that matter least"
         problems.append(Problem(str(path), f"{len(found)} ranges", rule, way_out))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return Ranged(path, text, tuple(found), only)
 
 

@@ -18,8 +18,8 @@ from pydantic.dataclasses import dataclass as checked
 from disklab import traces
 from disklab.catalog import Catalog
 from disklab.database_settings import setting_problems
-from disklab.errors import MachineError, UserError
-from disklab.events import PhaseStarted, Progress, TimedStep, Waiting, Warned
+from disklab.errors import MachineError, refuse
+from disklab.events import PhaseStarted, Progress, TimedStep, Warned
 from disklab.hosts.places import check_name
 from disklab.privilege.talk import Forms, Said
 from disklab.probe.known import Disk, resolved
@@ -28,6 +28,7 @@ from disklab.results import Second, TrialResult, Whole
 from disklab.spec import Trial
 from disklab.spec.replay import Replay
 from disklab.traces.formats import MOST_DEVICES, MOST_IOS
+from disklab.waiting import Waiting
 
 # A block trace on its way to root's part: its columns and a few words, and no path.
 
@@ -273,9 +274,7 @@ def _check_names(turn: Turn) -> None:
 def _check_settings(turn: Turn) -> None:
     """Raise UserError for settings of a database that no experiment may have."""
     database = turn.spec.database
-    problems = [] if database is None else setting_problems(database.engine, database.settings)
-    if problems:
-        raise UserError(*problems)
+    refuse([] if database is None else setting_problems(database.engine, database.settings))
 
 
 def without_wishes(turn: Turn) -> Turn:

@@ -16,7 +16,7 @@ from disklab.catalog import (
     load_catalog,
     resolve,
 )
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.filesystem import Filesystem
 from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.promise import Placement
@@ -199,8 +199,4 @@ def only_predicted(section: Fio) -> None:
     }
     rule = "is predicted, and neither rehearsed nor probed"
     way_out = "use `disklab predict`, or leave it out; emulated disks have sectors of 4 KiB"
-    problems = [
-        Problem("workload.fio", name, rule, way_out) for name, given in has.items() if given
-    ]
-    if problems:
-        raise UserError(*problems)
+    refuse(Problem("workload.fio", name, rule, way_out) for name, given in has.items() if given)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from disklab.engine.messages import Envelope, View
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.probe import cells, verdict
 from disklab.probe.cells import Cell, Direction, Load, Plan, Profile, format_size
 from disklab.probe.fio import Job, Measurement
@@ -83,8 +83,7 @@ def plan_of(request: Request) -> Plan:
         size_bytes=checked(lambda: size_of(size), 0) if size else default_bytes,
         engine=checked(lambda: engine_of(request.engine), cells.ENGINES[0]),
     )
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     largest = max(cell.block_bytes for cell in plan.cells)
     if plan.size_bytes < largest:
         rule = f"the region is smaller than one block of {cells.format_size(largest)}"

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 
 from disklab.databases import Breakable, Database, Growing, Movable, Promoting, Streaming
@@ -325,12 +324,7 @@ class Conductor:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Wait for the step under way, or end it; then raise why a step failed, if one did."""
         if kind is not None:
             self._end()

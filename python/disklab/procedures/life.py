@@ -17,7 +17,6 @@ from disklab.events import (
     RunStarted,
     TrialFinished,
     TrialStarted,
-    Waiting,
     fan_out,
 )
 from disklab.interrupts import ended_once, uninterrupted
@@ -123,7 +122,7 @@ def _live(planned: Planned, stage: Stage, emit: Emit) -> Run:
 
 def waits_told(emit: Emit) -> AbstractContextManager[None]:
     """Return a block that tells of the waits in it as events."""
-    return waiting.followed(lambda state: emit(Waiting(**vars(state))))
+    return waiting.followed(emit)
 
 
 def _close(stage: Stage) -> None:

@@ -21,7 +21,7 @@ from disklab.databases import NodePlace, provision
 from disklab.engine import server_account, unreachable
 from disklab.engine.load import MOST_RATE_PER_S
 from disklab.engine.locks import own_name
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.hosts import requirements
 from disklab.hosts.node import Progress
 from disklab.hosts.places import Places
@@ -125,9 +125,7 @@ def prepare(
 
     `look`: what looks at this machine; `check` by default.
     """
-    problems = list(_option_problems(options))
-    if problems:
-        raise UserError(*problems)
+    refuse(list(_option_problems(options)))
     trials, turns = _plan(experiment, options, frozenset())
     catalog = load_catalog()
     versions = (look or check)(trials, turns, catalog, say)

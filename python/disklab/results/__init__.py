@@ -8,11 +8,9 @@ trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=Non
 
 from disklab.results.histogram import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.records import (
-    FORMAT,
     Band,
     Bands,
     Bottleneck,
-    Citation,
     CreditsGone,
     ExperimentNote,
     Figure,
@@ -42,57 +40,5 @@ from disklab.results.records import (
 )
 from disklab.results.reference import ReferenceRun, reference_runs
 from disklab.results.run import DEFAULT_OUT, Run, find_run, new_run_id, utc_now
-from disklab.results.seconds import Course, Second, SecondsWriter, Whole
+from disklab.results.seconds import Second, SecondsWriter, Whole
 from disklab.results.telemetry import TelemetryWriter
-
-__all__ = [
-    "DEFAULT_OUT",
-    "FORMAT",
-    "Band",
-    "Bands",
-    "Bottleneck",
-    "Citation",
-    "Course",
-    "CreditsGone",
-    "ExperimentNote",
-    "Figure",
-    "Histogram",
-    "HistogramError",
-    "Level",
-    "LimitWait",
-    "Mode",
-    "Mover",
-    "NextSize",
-    "Operation",
-    "Phase",
-    "PlannedTrial",
-    "Price",
-    "ReadBack",
-    "Reason",
-    "Rebuild",
-    "Recovery",
-    "ReferenceRun",
-    "RuleFinding",
-    "Run",
-    "RunInfo",
-    "Second",
-    "SecondsWriter",
-    "Share",
-    "Status",
-    "SteadyState",
-    "StepTaken",
-    "Sum",
-    "Telemetry",
-    "TelemetryWriter",
-    "TraceRecord",
-    "TrialResult",
-    "Whole",
-    "Yearly",
-    "decode",
-    "encode",
-    "find_run",
-    "merged",
-    "new_run_id",
-    "reference_runs",
-    "utc_now",
-]

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from disklab import reading
@@ -136,12 +135,7 @@ class EventLog:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         # A full disk may hold what was not written: closing tries it again.
         with self._lock, suppress(OSError):

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from disklab import reading
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.results.records import Amount, Count, Level, Operation, TrialResult
 
 NAMES = {
@@ -111,9 +111,7 @@ def read(text: str, place: str) -> YugabyteTpcc:
     except reading.NotAsExpectedError as error:
         way_out = "give the results/json/output.json of yugabyte/tpcc"
         raise UserError(*error.problems(place, way_out)) from None
-    problems = list(_disagreements(found, place))
-    if problems:
-        raise UserError(*problems)
+    refuse(list(_disagreements(found, place)))
     return found
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from disklab.catalog import Caching
 from disklab.database_facts import facts_of
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, refuse
 
 # A rehearsal's share of each node's data: filled in less than a minute, larger than its caches.
 REHEARSED_BYTES = 350_000_000
@@ -80,9 +80,7 @@ class Draft:
 
 def draft(wish: Draft) -> str:
     """Return an experiment file as text; raises UserError when an answer cannot be."""
-    problems = [*_problems(wish)]
-    if problems:
-        raise UserError(*problems)
+    refuse([*_problems(wish)])
     title = wish.title or _title(wish)
     parts = [f"title: {word(title)}", ""]
     parts += _device(wish) if wish.database == "none" else _cluster(wish)

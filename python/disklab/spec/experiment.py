@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.reading import MOST_TOLD, bounded
 from disklab.spec import feasible
 from disklab.spec.located import (
@@ -198,8 +198,7 @@ class Experiment:
                     way_out = did_you_mean(level, labels, f"choose {', '.join(labels)}")
                     problems.append(Problem(place, level, f"is not a level of {name}", way_out))
             found.setdefault(known[name].name, []).extend(each)
-        if problems:
-            raise UserError(*problems)
+        refuse(problems)
         return found
 
     def by_name(self) -> dict[str, Factor]:

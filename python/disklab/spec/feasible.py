@@ -24,7 +24,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of, names
 from disklab.database_settings import setting_problem
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
 from disklab.spec.model import Cluster, Database, Dataset, Table, TrialSpec, Volume
@@ -205,8 +205,7 @@ def _resolve(
         found[name] = made
         kind = made.expression.name if made.expression.is_local else ""
         there[kind] += made.expression.count
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return found
 
 

@@ -1,6 +1,6 @@
 """Watching a run once a second, and judging what was seen."""
 
-from disklab.telemetry.judgement import Course, Judgement, Sampler, judge
+from disklab.telemetry.judgement import Judgement, Sampler, judge
 from disklab.telemetry.sources import (
     DatabaseWatch,
     Disk,
@@ -10,17 +10,3 @@ from disklab.telemetry.sources import (
     ProcessCpu,
     Source,
 )
-
-__all__ = [
-    "Course",
-    "DatabaseWatch",
-    "Disk",
-    "Emulator",
-    "Judgement",
-    "Machine",
-    "Memory",
-    "ProcessCpu",
-    "Sampler",
-    "Source",
-    "judge",
-]

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 
 # Shorter ones are what a busy machine does to any program; percentiles judge them.
 LEAST_GAP_S = 0.25
@@ -95,12 +94,7 @@ class Pulse:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End."""
         self._over.set()
         self._thread.join()

@@ -4,7 +4,7 @@ What it offers: `read` a file of blkparse, fio or MSR Cambridge, lay it out on a
 and tell what it is made of (`mixture`).
 """
 
-from disklab.traces.formats import FORMATS, MOST_IOS, Chosen, read
+from disklab.traces.formats import MOST_IOS, Chosen, read
 from disklab.traces.trace import (
     SECTOR_BYTES,
     Mixture,
@@ -15,18 +15,3 @@ from disklab.traces.trace import (
     mixture,
     placed,
 )
-
-__all__ = [
-    "FORMATS",
-    "MOST_IOS",
-    "SECTOR_BYTES",
-    "Chosen",
-    "Mixture",
-    "Outside",
-    "Placed",
-    "Trace",
-    "first",
-    "mixture",
-    "placed",
-    "read",
-]

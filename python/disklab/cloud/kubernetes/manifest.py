@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.cloud.protocol import CloudError
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.interrupts import uninterrupted
 from disklab.machines import programs
 from disklab.probe.run import Request
@@ -60,8 +60,7 @@ class Claim:
         if not _IMAGE.fullmatch(self.image):
             rule = "is not the name of an image"
             wrong.append(Problem("--image", self.image, rule, "write REGISTRY/NAME:TAG"))
-        if wrong:
-            raise UserError(*wrong)
+        refuse(wrong)
 
 
 def job(name: str, claim: Claim, probes: Sequence[Sequence[str]], seconds: float) -> dict[str, Any]:

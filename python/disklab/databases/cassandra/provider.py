@@ -27,7 +27,7 @@ from disklab.databases.program_cache import cache_folder
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
 from disklab.databases.record import Needed
 from disklab.engine import Account
-from disklab.errors import Problem, UserError, usable
+from disklab.errors import Problem, UserError, refuse, usable
 from disklab.hosts.doctor import Check
 from disklab.hosts.requirements import find_program, how_to_get
 
@@ -109,9 +109,7 @@ def _check_readable(host: ServerHost, account: Account | None, paths: Sequence[P
 
 def check(request: Request, nodes: Sequence[NodePlace]) -> None:
     """Raise UserError when there can be no such cluster on these nodes."""
-    problems = list(_check_nodes(request, nodes))
-    if problems:
-        raise UserError(*problems)
+    refuse(list(_check_nodes(request, nodes)))
 
 
 def settings_of(request: Request, distribution: Distribution) -> Mapping[str, str]:
@@ -122,8 +120,7 @@ def settings_of(request: Request, distribution: Distribution) -> Mapping[str, st
     known = known_settings(distribution.classes)
     problems = [*check_settings(request.settings, known, distribution.version)]
     problems += check_table(request, distribution.line)
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     return known
 
 

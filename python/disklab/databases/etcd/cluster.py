@@ -35,7 +35,7 @@ from disklab.databases.protocol import (
     Progress,
     Request,
 )
-from disklab.errors import MachineError, UserError
+from disklab.errors import MachineError, refuse
 from disklab.hosts.left_databases import record_group
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
@@ -439,16 +439,14 @@ class Etcd:
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a cluster that is ready to start."""
     problems = list(ETCD.check(request, nodes))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     found = {
         host: find_etcd(host, request.version, progress)
         for host in dict.fromkeys(node.host for node in nodes)
     }
     for one in {one.version: one for one in found.values()}.values():
         problems += ETCD.check_settings(request.settings, one.known_settings(), one.version)
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     told = [f"{host.elsewhere} ({one.version})" for host, one in found.items() if host.elsewhere]
     if told:
         progress(f"etcd on {', '.join(told)}")

@@ -12,14 +12,13 @@ from disklab.databases.mariadb.installation import MOST_REPLICATED, find_mariadb
 from disklab.databases.mariadb.replica import Replicated
 from disklab.databases.mariadb.sizing import plan_memory
 from disklab.databases.protocol import Database, NodePlace, Progress, Request
-from disklab.errors import MachineError, Problem, UserError
+from disklab.errors import MachineError, Problem, refuse
 
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return servers that are ready to start."""
     problems = [*MARIADB.check(request, nodes), *_of_copies(request, len(nodes))]
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     found = {host: find_mariadb(host) for host in dict.fromkeys(node.host for node in nodes)}
     versions = {installation.version for installation in found.values()}
     if len(versions) > 1:
@@ -28,8 +27,7 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     problems = MARIADB.check_settings(request.settings, first.known_settings(), first.version)
     for installation in found.values():
         problems += installation.lacks(len(nodes))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     elsewhere = [host.elsewhere for host in found if host.elsewhere]
     if elsewhere:
         progress(f"MariaDB {first.version} on {', '.join(elsewhere)}")

@@ -20,7 +20,7 @@ from disklab.databases.postgresql.installation import Installation, find_postgre
 from disklab.databases.postgresql.server import POLL_SECONDS, Server
 from disklab.databases.protocol import Database, NodePlace, Observation, Progress, Request
 from disklab.databases.sql import Sql
-from disklab.errors import MachineError, UserError
+from disklab.errors import MachineError, refuse
 from disklab.waiting import Wait
 
 VACUUM_POLL_SECONDS = 0.5
@@ -413,8 +413,7 @@ def position(lsn: str) -> int:
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a server that is ready to start."""
     problems = list(POSTGRESQL.check(request, nodes))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     found = {
         host: find_postgresql(host, request.version, progress)
         for host in dict.fromkeys(node.host for node in nodes)
@@ -429,8 +428,7 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     if not problems:
         refusal = first.refusal(request.settings, tls=request.tls)
         problems += [] if refusal is None else [refusal]
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     if told:
         progress(f"PostgreSQL on {', '.join(told)}")
     plan = plan_memory(request.sizes, request.row_bytes)

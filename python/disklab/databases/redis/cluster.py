@@ -37,7 +37,7 @@ from disklab.databases.redis.configuration import (
     server_settings,
 )
 from disklab.databases.sql import Sql
-from disklab.errors import MachineError, UserError
+from disklab.errors import MachineError, refuse
 from disklab.waiting import Wait
 
 METRICS = {
@@ -317,14 +317,12 @@ class Redis(Copies[Server]):
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a server that is ready to start."""
     problems = list(problems_of(request, nodes))
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     (place,) = nodes
     installation = find_redis(place.host)
     known = installation.known_settings()
     problems = REDIS.check_settings(request.settings, known, installation.version)
-    if problems:
-        raise UserError(*problems)
+    refuse(problems)
     if place.host.elsewhere:
         progress(f"Redis {installation.version} on {place.host.elsewhere}")
     return Redis(request, place, installation, plan_memory(request.sizes))
