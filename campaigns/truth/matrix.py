@@ -178,7 +178,41 @@ POSTGRESQL = (
 )
 """On the bed of PostgreSQL with the studies' rows."""
 
+WRITES = (
+    Cell("writes", "mixture", mixture(0)),
+    Cell("writes, one thread", "mixture", {**mixture(0), **threads(1)}),
+    Cell("writes, four threads", "mixture", {**mixture(0), **threads(4)}),
+    Cell("writes, zipfian", "mixture", {**mixture(0), **keys("zipfian")}),
+    Cell("a tenth writes", "mixture", mixture(90)),
+    Cell("half writes, zipfian", "mixture", {**mixture(50), **keys("zipfian")}),
+)
+"""Of PostgreSQL, beside those above: what one commit writes, and what a group of them does."""
+
+SMALL_WRITES = (
+    *WRITES[:2],
+    Cell("writes, 64 threads", "mixture", {**mixture(0), **threads(64)}),
+    Cell("half writes, 64 threads", "mixture", {**mixture(50), **threads(64)}),
+)
+
+COMPRESSED = (
+    Cell("read-ahead 8 KiB", "read-ahead", read_ahead("8KiB")),
+    Cell("read-ahead 16 KiB", "read-ahead", read_ahead("16KiB")),
+    Cell("read-ahead 128 KiB", "read-ahead", read_ahead("128KiB")),
+    Cell("read-ahead 512 KiB", "read-ahead", read_ahead("512KiB")),
+    Cell("one thread", "threads", threads(1)),
+    Cell("64 threads", "threads", threads(64)),
+    Cell("half writes", "mixture", mixture(50)),
+)
+"""Of a compressed table, beside FEW: a read takes whole chunks, and read-ahead around them."""
+
+COMPRESSED_PREAD = (
+    *COMPRESSED[:2],
+    Cell("read-ahead 64 KiB", "read-ahead", {}),
+    *COMPRESSED[2:4],
+)
+
 PLAIN = {"compression": "none"}
+LZ4 = {"compression": "lz4"}
 
 
 def _bed(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
@@ -200,7 +234,12 @@ BEDS = (
     _bed("rows of 32 KiB", "5 x 6553B", 24_000, COMMON),
     _bed("rows of 1 KiB", "5 x 205B", 400_000, COMMON),
     _bed("rows of 16 KiB", "5 x 3277B", 48_000, COMMON),
-    replace(OTHERWISE, name="rows of 4,090 B, lz4", table={"compression": "lz4"}),
+    replace(_bed("rows of 4,090 B, lz4", "5 x 818B", 180_000, (*FEW, *COMPRESSED)), table=LZ4),
+    replace(
+        _bed("rows of 4,090 B, lz4 read by pread", "5 x 818B", 180_000, COMPRESSED_PREAD),
+        table=LZ4,
+        settings={"disk_access_mode": "mmap_index_only"},
+    ),
     replace(
         OTHERWISE,
         name="rows of 4,090 B, read by pread",
@@ -213,10 +252,10 @@ BEDS = (
         SEVERAL,
     ),
     _bed("lognormal rows", "1 x lognormal median 1KiB p95 8KiB", 300_000, SEVERAL),
-    _postgresql("rows of 4,090 B", "5 x 818B", 90_000, POSTGRESQL),
-    _postgresql("rows of 1 KiB", "5 x 205B", 400_000, COMMON),
+    _postgresql("rows of 4,090 B", "5 x 818B", 90_000, (*POSTGRESQL, *WRITES)),
+    _postgresql("rows of 1 KiB", "5 x 205B", 400_000, (*COMMON, *SMALL_WRITES)),
     _postgresql("rows of two sizes", "1 x 60% 200B + 40% 4KiB", 300_000, SEVERAL),
-    _postgresql("rows of 200 B", "5 x 40B", 1_500_000, FEW),
+    _postgresql("rows of 200 B", "5 x 40B", 1_500_000, (*FEW, *SMALL_WRITES[:2])),
 )
 
 
