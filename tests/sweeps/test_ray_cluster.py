@@ -62,6 +62,8 @@ def test_it_answers_as_this_machine_does(cluster: Any) -> None:
     assert told == []
 
 
+# 48 s (2026-11-27, two cores).
+@pytest.mark.long
 def test_a_killed_worker_loses_nothing(cluster: Any) -> None:
     jobs = quick_cells(3 * CELLS)
     told: list[Event] = []
