@@ -25,7 +25,7 @@ from disklab.databases.etcd.configuration import (
     plan_memory,
 )
 from disklab.databases.etcd.gateway import quantile, rules
-from disklab.databases.etcd.installation import find_etcd
+from disklab.databases.etcd.installation import RELEASES, find_etcd
 from disklab.engine.load import (
     ClosedLoop,
     KnownVersions,
@@ -48,10 +48,10 @@ ROWS = 400
 
 
 @contextmanager
-def etcd(nodes: int) -> Iterator[Etcd]:
+def etcd(nodes: int, version: str | None = None) -> Iterator[Etcd]:
     """Yield running members on plain directories."""
     try:
-        find_etcd()
+        find_etcd(version=version)
     except UserError as error:
         if not IN_CI:
             pytest.skip(str(error))
@@ -67,7 +67,8 @@ def etcd(nodes: int) -> Iterator[Etcd]:
         run_dir, log_dir = root / f"run{number}", root / "log"
         places.append(NodePlace(f"n{number}", address, volumes, run_dir, log_dir))
     sizes = Sizes(GIB, nodes=nodes)
-    database = provision(Request("etcd", sizes, replication_factor=nodes), places)
+    request = Request("etcd", sizes, replication_factor=nodes, version=version)
+    database = provision(request, places)
     assert isinstance(database, Etcd)
     try:
         database.start()
@@ -242,8 +243,13 @@ def test_a_load_survives_the_killing_of_one_of_three() -> None:
         assert not done(job(three, {"read": 1.0}, Stop(operations=200))).errors
 
 
-def test_an_empty_member_takes_the_place_of_a_dead_one() -> None:
-    with etcd(3) as three:
+BUILT = [pytest.param(line, marks=pytest.mark.long) for line in RELEASES]  # CI: building: minutes
+
+
+@pytest.mark.parametrize("version", [None, *BUILT])
+def test_an_empty_member_takes_the_place_of_a_dead_one(version: str | None) -> None:
+    with etcd(3, version) as three:
+        assert version is None or three.versions["etcd"] == RELEASES[version]
         fill(three)
         before = {one.number for one in three.members[0].gateway.members()}
         three.kill_node("n2")

@@ -471,11 +471,11 @@ def test_settings_are_those_of_the_installed_version(tmp_path: Path) -> None:
 
 
 def test_what_one_server_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
-    asked = request(replication_factor=3, table={"compression": "lz4"}, version="16")
+    asked = request(replication_factor=3, table={"compression": "lz4"})
     with pytest.raises(UserError) as refused:
         provision(asked, [place(tmp_path)])
     places = [problem.place for problem in refused.value.problems]
-    assert places == ["cluster.nodes", "database.version", "database.table.compression"]
+    assert places == ["cluster.nodes", "database.table.compression"]
 
 
 def test_memory_follows_the_scale() -> None:

@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab.database_settings import Setting
 from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.etcd import installation as etcd
 from disklab.databases.installed import names_release
 from disklab.databases.postgresql import installation as postgresql
 from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts.addresses import free_addresses
 
-from tests.conftest import IN_CI
+from tests.databases.sql import asking
 
 Tool = Callable[[str], Path]
 RELEASE = etcd.RELEASES["3.5"]
@@ -224,11 +226,27 @@ def test_a_value_that_the_server_was_not_built_with_is_refused_in_its_words(tmp_
     assert "installed: " in refusal(unknown, tmp_path).rule
 
 
-@pytest.mark.long  # CI: the recipes above; building takes minutes, fetching a network
-@pytest.mark.skipif(IN_CI, reason="builds etcd")
-def test_the_pinned_modules_and_wheels_are_what_they_say() -> None:
-    for version, release in etcd.RELEASES.items():
-        assert etcd.find_etcd(version=version).version == release
-    server = postgresql.find_postgresql(version="18")
-    assert server.major == 18
-    assert "io_method" in server.known_settings()
+@pytest.mark.long  # CI: the recipe above; a network is needed
+def test_a_fetched_postgresql_reads_as_it_is_told(open_folder: Path) -> None:
+    (open_folder / "data").mkdir()
+    (address,) = free_addresses(1, postgresql.PORTS)
+    node = replace(place(open_folder / "data"), address=address)
+    settings: dict[str, Setting] = {"io_method": "worker", "io_workers": 5}
+    asked = Request("postgresql", Sizes(1 << 30), version="18", settings=settings)
+    database = provision(asked, [node])
+    database.start()
+    try:
+        assert database.versions == {"PostgreSQL": "18"}
+        with asking(database) as sql:
+            assert sql.ask("SHOW server_version") == [[postgresql.RELEASES["18"]]]
+            assert sql.ask("SHOW io_workers") == [["5"]]
+            workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'io worker'"
+            assert sql.ask(workers) == [["5"]]
+        database.make_cold()
+    finally:
+        database.stop()
+    asked = replace(asked, settings={"io_method": "io_uring"})
+    assert "Available values: sync, worker" in refusal(asked, open_folder).rule
+    assert (
+        "SSL is not supported" in refusal(replace(asked, settings={}, tls=True), open_folder).rule
+    )

@@ -35,6 +35,7 @@ TRIALS = {
     "mariadb-which-disk": 3,
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,
+    "postgresql-io-method": 3,
     "postgresql-lost-server": 10,
     "redis-fsync": 6,
     "yugabytedb-disk-types": 15,

@@ -481,7 +481,7 @@ class Sysbench(Part):
     )
     """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
     draws in four among a hundredth of each table."""
-    range_rows: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=100, examples=[20_000])
+    range_rows: Count = Field(default=100, examples=["12k"])
     """Rows of each range of the scripts that have ranges, as sysbench's --range-size."""
     threads: Threads = Field(examples=[60])
     """Connections that each run one transaction after another. With `workload.load.rate` they take
