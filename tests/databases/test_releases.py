@@ -15,6 +15,7 @@ from disklab.databases import NodePlace, Request, Sizes, provision
 from disklab.databases.etcd import installation as etcd
 from disklab.databases.installed import names_release
 from disklab.databases.postgresql import installation as postgresql
+from disklab.databases.postgresql.configuration import PORTS
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.addresses import free_addresses
 
@@ -229,7 +230,7 @@ def test_a_value_that_the_server_was_not_built_with_is_refused_in_its_words(tmp_
 @pytest.mark.long  # CI: the recipe above; a network is needed
 def test_a_fetched_postgresql_reads_as_it_is_told(open_folder: Path) -> None:
     (open_folder / "data").mkdir()
-    (address,) = free_addresses(1, postgresql.PORTS)
+    (address,) = free_addresses(1, PORTS)
     node = replace(place(open_folder / "data"), address=address)
     settings: dict[str, Setting] = {"io_method": "worker", "io_workers": 5}
     asked = Request("postgresql", Sizes(1 << 30), version="18", settings=settings)
