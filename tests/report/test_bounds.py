@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.report import files
-from disklab.report.part import MOST_CELLS
+from disklab.report.answer import MOST_CELLS
 from disklab.report.report import Report
 from disklab.results import Run
 

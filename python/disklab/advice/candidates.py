@@ -12,16 +12,17 @@ from typing import Any
 from disklab.advice.bounds import (
     SLACK,
     Machine,
+    Strength,
     cache_bytes,
     ceiling,
     copies_read,
     cpu_ceiling,
     seconds_of,
     serving_nodes,
+    strength_of,
 )
 from disklab.advice.levers import COMPACTION, in_words, rooms
 from disklab.advice.question import LOCAL, Question
-from disklab.advice.strength import Strength, strength_of
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.facts import GIB, Rate
 from disklab.catalog.load import DiskEntry, VmEntry

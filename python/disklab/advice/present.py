@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from disklab.advice.bounds import seconds_of
+from disklab.advice.bounds import seconds_of, strength_of
 from disklab.advice.candidates import Candidate, Disks, named, without_credits
 from disklab.advice.levers import in_words
 from disklab.advice.options import Option, short
 from disklab.advice.question import Question
-from disklab.advice.strength import strength_of
 from disklab.catalog import (
     HostRequest,
     Places,

@@ -13,10 +13,10 @@ import vl_convert
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
 from disklab.report import what_if
+from disklab.report.answer import Part, table
 from disklab.report.axes import Panel, slug
 from disklab.report.html import LIGHT, configuration, vega_lite_version
 from disklab.report.page import page
-from disklab.report.part import Part, table
 from disklab.report.report import Report, caption_of
 from disklab.report.subject import RunLike
 from disklab.results import reference_runs

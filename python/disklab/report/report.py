@@ -11,13 +11,12 @@ from typing import Any
 import altair as alt
 
 from disklab.report import axes, charts_by_factor, charts_of_course, faults, tables, wording
-from disklab.report.answer import Answer, Finding, answer_of
+from disklab.report.answer import Answer, Finding, Part, answer_of, bounded
 from disklab.report.axes import Figures, Panel, Section, rows, unchecked
 from disklab.report.cells import Cell
 from disklab.report.charts_of_course import telemetry_section
 from disklab.report.history import findings_between
 from disklab.report.pair import Comparison, Kind, Pair, comparisons_of
-from disklab.report.part import Part, bounded
 from disklab.report.reasons import problem_of, why
 from disklab.report.subject import RunLike, Subject, subjects_of
 from disklab.report.verdict import EQUIVALENCE, Judgement
