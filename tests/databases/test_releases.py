@@ -208,7 +208,7 @@ def test_a_server_of_the_users_own_goes_before_all_others(
         program.write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 12.1'\n", encoding="utf-8")
         program.chmod(0o755)
     assert postgresql.find_postgresql().folder == home / "bin"
-    assert postgresql.find_postgresql(version="12").major == 12
+    assert postgresql.find_postgresql(version="12.22").major == 12
     with pytest.raises(UserError, match="disklab fetches PostgreSQL 18; installed: "):
         postgresql.find_postgresql(version="13")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_settings import Setting
-from disklab.databases.installed import names_release
 from disklab.databases.place import ServerHost, closed_program
 from disklab.databases.postgresql.configuration import PORTS
 from disklab.databases.program_cache import cache_folder, kept, run_tool
@@ -132,7 +131,9 @@ def look_for_postgresql(
     if home and not any(is_named for is_named, _, _ in servers):
         rule = f"{named[0]} lacks one of {', '.join(_PROGRAMS)}"
         return Problem(HOME, home, rule, "name the folder above bin of a PostgreSQL server")
-    fitting = [each for each in servers if version is None or names_release(version, str(each[1]))]
+    # Releases of a major differ in corrections alone: 15.4 is as well a 15.18.
+    wish = None if version is None else version.partition(".")[0]
+    fitting = [each for each in servers if wish in (None, str(each[1]))]
     if fitting:
         _, major, folder = max(fitting)
         return _usable(host, Path(folder), major)
