@@ -545,7 +545,7 @@ impl Mariadb {
         if self.applier.is_some() {
             self.sessions[number as usize].changed.push(leaf);
         }
-        self.redo.end += self.rules.parameters.redo_row_bytes + access.bytes;
+        self.redo.end += self.rules.parameters.redo_row_bytes + access.redo_bytes;
         if begins {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
             let segment = self.rows.below(UNDO_PAGES / 2) * 2;

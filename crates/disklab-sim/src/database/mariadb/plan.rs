@@ -49,8 +49,9 @@ pub struct Access {
     pub rows: u32,
     /// Which ones.
     pub draw: RowDraw,
-    /// Bytes of a row that change.
-    pub bytes: u64,
+    /// Bytes of a row that change, in the redo log: as they are, and in an update as they were, which is the redo of undo.
+    /// **Source:** our server wrote 2,079 B of redo for an update of 1,004 B (2026-11-27, 180,000 of them).
+    pub redo_bytes: u64,
     /// Bytes of it in the binary log.
     pub logged_bytes: u64,
 }
@@ -175,12 +176,16 @@ impl Plan {
             } else {
                 bytes
             };
+            let redo_bytes = match access.kind {
+                AccessKind::Update => 2 * bytes,
+                _ => bytes,
+            };
             let access = Access {
                 tree,
                 kind: access.kind,
                 rows,
                 draw: access.draw,
-                bytes,
+                redo_bytes,
                 logged_bytes,
             };
             if access.changes() {
