@@ -46,6 +46,9 @@ TERMINALS = 10
 ITEMS = 10
 """Lines of an order on average. **Source:** TPC-C 2.4.1.3: 5 to 15."""
 
+ALL_ITEMS = 100_000
+"""Rows of the table `item`. **Source:** TPC-C 1.2.1."""
+
 DISTRICTS = 10
 """Of a warehouse."""
 
@@ -261,7 +264,7 @@ def _tables(warehouses: int, stored: Stored) -> list[Json]:
         "oorder": (warehouses * 30_000, 24, 5),
         "order of customer": (warehouses * 30_000, 20, 0),
         "order_line": (warehouses * 300_000, 54, 6),
-        "item": (100_000, 82, 4),
+        "item": (ALL_ITEMS, 82, 4),
         "stock": (warehouses * 100_000, 306, 15),
     }
     return [stored.table(name, *size) for name, size in sizes.items()] + [stored.status()]
