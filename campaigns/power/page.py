@@ -73,7 +73,8 @@ One cut of a MariaDB without its doublewrite buffer, on the disk that writes 16 
 does not start (`Data structure corruption`, behind a redo log that ends 44 bytes after its last
 checkpoint, with one un-flushed write). It is among the losses below. **Why has not been found**:
 neither its image nor its log was kept, the 72 other cuts of those two runs lost nothing, nor did
-356 of four later runs, which keep both (`--evidence FOLDER`). So it can be neither the disk's doing
+356 of four later runs, nor 241 of three more that were made where one or two writes waited (both
+are kept now: `--evidence FOLDER`). So it can be neither the disk's doing
 nor MariaDB's for sure, and advice says it where it turns the buffer off. What a busy unmount left
 out of the first two runs is in the later ones: it is waited for. The checks name the first row that
 is older than promised, and how many are.
