@@ -127,8 +127,7 @@ def test_what_is_equal_on_credits_is_not_called_equal_alone(tmp_path: Path) -> N
     assert "3,000 a second while burst credits last (31 min), then 100" in words
 
 
-def test_a_database_has_a_steady_state_too(tmp_path: Path) -> None:
-    text = """
+POSTGRESQL = """
 title: PostgreSQL on a small bursting disk
 cluster: {nodes: 1, vm: azure/Standard_D4s_v5, volumes: {data: {disks: azure/P10}}}
 database: {engine: postgresql, replication_factor: 1, settings: {shared_buffers: 256MB}}
@@ -139,9 +138,20 @@ workload:
   stop: {duration: 20s}
 before: {credits: CREDITS}
 """
-    (full,), shown = predicted(tmp_path, text.replace("CREDITS", "100%"))
+
+
+def test_what_is_not_simulated_is_not_called_equally_fast(tmp_path: Path) -> None:
+    factor = 'factors: {database.settings.enable_seqscan: ["on", "off"]}\n'
+    _, shown = predicted(tmp_path, POSTGRESQL.replace("CREDITS", "0%") + factor)
+    words = " ".join(shown.split())
+    assert "The prediction makes no difference between" in words
+    assert "equally fast" not in words
+
+
+def test_a_database_has_a_steady_state_too(tmp_path: Path) -> None:
+    (full,), shown = predicted(tmp_path, POSTGRESQL.replace("CREDITS", "100%"))
     (tmp_path / "spent").mkdir()
-    (spent,), _ = predicted(tmp_path / "spent", text.replace("CREDITS", "0%"))
+    (spent,), _ = predicted(tmp_path / "spent", POSTGRESQL.replace("CREDITS", "0%"))
     assert full["ops_per_s"] > 2 * full["steady"]["ops_per_s"]
     assert full["steady"]["ops_per_s"] == pytest.approx(spent["ops_per_s"], rel=0.05)
     assert "while burst credits last" in " ".join(shown.split())

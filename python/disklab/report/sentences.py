@@ -138,6 +138,11 @@ def doubt(judgement: Judgement) -> str:
 def equal(pairs: Sequence[Pair], names: Names, counted: str) -> str:
     """Return that two do not differ, and within what."""
     one = pairs[0]
+    if all(pair.mode == PREDICTED and alike(pair.cells) for pair in pairs):
+        return (
+            f"The prediction makes no difference between {names.second} and {names.first}: "
+            "what they change is not simulated, or changes nothing here"
+        )
     low, high = hull(pairs)
     within = max(abs(low - 1), abs(high - 1))
     repeats = one.judgement.repeats
@@ -152,6 +157,17 @@ def equal(pairs: Sequence[Pair], names: Names, counted: str) -> str:
     if one.deciding is not Quantity.OPS:
         load = f" at the given rate, {PERCENTILES[one.deciding]}"
     return f"{names.second} and {names.first} are {about} fast{load} ({how})"
+
+
+def alike(cells: Sequence[Cell]) -> bool:
+    """Return whether cells have the very same rates and latencies, as equal simulations do.
+
+    Without burst credits: what they are worth later may differ.
+    """
+    figures = ("ops_per_s", "mean_ms", "p50_ms", "p95_ms", "p99_ms")
+    if any(result.steady for cell in cells for result in cell.usable):
+        return False
+    return len({tuple(cell.median(name) for name in figures) for cell in cells}) == 1
 
 
 def unknown(pair: Pair, names: Names, counted: str) -> str:
@@ -213,11 +229,11 @@ def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     """Return all candidates in their order, which pairs with the first one do not tell.
 
     Those that carry the offered rate by price, or by their 99th percentile where a price is not
-    known; of a closed loop by rate. Empty: fewer than three have figures, or fewer than two carry
-    the rate.
+    known; of a closed loop by rate. Empty: fewer than three have figures, all have the same, or
+    fewer than two carry the rate.
     """
     usable = [cell for cell in cells if cell.median("ops_per_s") is not None]
-    if len(usable) < FEWEST_RANKED:
+    if len(usable) < FEWEST_RANKED or alike(usable):
         return ""
     rate = offered(usable[0])
     if rate is None:
