@@ -202,7 +202,7 @@ def test_root_takes_its_bed_away_when_the_caller_is_killed(lab: Lab, mine: Path)
     with rehearsal(lab, mine) as started:
         read_until(started, "fill")
         os.kill(caller_of(started), signal.SIGKILL)
-        assert started.wait(60) == 128 + signal.SIGKILL
+        assert started.wait(180) == 128 + signal.SIGKILL
     assert nothing_left(lab) == NOTHING
 
 
