@@ -217,7 +217,7 @@ def test_a_value_that_the_server_was_not_built_with_is_refused_in_its_words(tmp_
     installed = postgresql.find_postgresql()
     request = Request("postgresql", Sizes(1 << 30), version=str(installed.major))
     assert installed.refusal({"wal_compression": "on", "fsync": True}, tls=True) is None
-    # What it takes by its list, and not as it was built: there is no such choice of any build.
+    # Refused by its list of values, whatever it was built with: no build takes this one.
     problem = installed.refusal({"wal_compression": "io_uring"}, tls=False)
     assert problem is not None
     assert problem.place == "database.settings.wal_compression"

@@ -66,6 +66,9 @@ struct Draft {
 }
 
 /// The journal of a host.
+///
+/// It is given copies of parts: a reference that escaped into it would keep every part of every I/O in memory, journal or
+/// not, and cost the simulator a tenth of its rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     from: u64,

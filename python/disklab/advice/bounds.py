@@ -193,7 +193,7 @@ class Strength:
         return self.amounts[1]
 
     def at_most(self, other: Strength) -> bool:
-        """Return whether this is no better than the other in anything."""
+        """Return whether the other is of the same kinds and at least as good in everything."""
         same = self.kinds == other.kinds
         return same and all(a <= b for a, b in zip(self.amounts, other.amounts, strict=True))
 

@@ -532,5 +532,5 @@ def cite(catalog: Catalog, provenance: dict[str, Provenance], field: str = "defa
 
 def date_of(catalog: Catalog, provenance: dict[str, Provenance], field: str = "default") -> str:
     """Return the date of a field's numbers; empty: its source shows none."""
-    found = provenance.get(field) or provenance["default"]
-    return found.date or catalog.sources[found.source[0]].date or ""
+    origin = provenance.get(field) or provenance["default"]
+    return origin.date or catalog.sources[origin.source[0]].date or ""

@@ -385,15 +385,15 @@ def prices(
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
     catalog = load_catalog()
-    found = [(path, read(path, catalog, region or ())) for path in files]
-    whole(found)
+    lists = [(path, read(path, catalog, region or ())) for path in files]
+    whole(lists)
     head = "# Written by `disklab prices`. Use it by DISKLAB_CATALOG=FILE.\n"
-    write_new(out, head + yaml.safe_dump(document(found), sort_keys=False, width=120))
-    told = [summary(path, one) for path, one in found]
+    write_new(out, head + yaml.safe_dump(document(lists), sort_keys=False, width=120))
+    summaries = [summary(path, one) for path, one in lists]
     if json:
-        print_json({"ok": True, "file": str(out), "lists": told})
+        print_json({"ok": True, "file": str(out), "lists": summaries})
         return
-    for (path, one), line in zip(found, told, strict=True):
+    for (path, one), line in zip(lists, summaries, strict=True):
         console().print(
             f"{path}: {line['kept']:,} prices kept, {one.unknown:,} of VM sizes and disks that the "
             "catalogue does not have",

@@ -173,12 +173,12 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab import FILE output.json --only disk=Ultra --only workload=TPC-C[/bold],
     [bold]disklab import FILE v2.json --only disk=v2 --only workload=TPC-C --into RUN[/bold]
     """
-    asked = spec.load(experiment)
-    cells = chosen(asked, only).trials("measure")
+    loaded = spec.load(experiment)
+    cells = chosen(loaded, only).trials("measure")
     if len(cells) != 1:
         rule = f"results are of one cell, and this names {len(cells)}"
         way_out = "name a level of each factor: " + ", ".join(
-            f"{f.name}=..." for f in asked.factors
+            f"{f.name}=..." for f in loaded.factors
         )
         raise UserError(Problem("--only", ", ".join(only or ["nothing"]), rule, way_out))
     cell = cells[0]
@@ -187,21 +187,21 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
         levels = ", ".join(f"{name}={level}" for name, level in cell.factors.items())
         raise UserError(Problem("--only", levels, rule, "name a cell whose workload is TPC-C"))
     # All are read before anything is made.
-    found = [tpcc.read(reading.text(path, reading.IMPORTED), str(path)) for path in results]
-    run = Run.open_own(into, out, "--into") if into else _made(asked, experiment, out)
-    if run.info.experiment.title != asked.title or run.info.mode != "measure":
+    reports = [tpcc.read(reading.text(path, reading.IMPORTED), str(path)) for path in results]
+    run = Run.open_own(into, out, "--into") if into else _made(loaded, experiment, out)
+    if run.info.experiment.title != loaded.title or run.info.mode != "measure":
         rule = f"it is a run of mode {run.info.mode} of {run.info.experiment.title!r}"
         raise UserError(Problem("--into", str(into), rule, "name a run that was imported for FILE"))
     with run.writing():
-        known = [repeat for trial, repeat in run.finished() if trial == cell.index]
-        for repeat, one in enumerate(found, start=max(known, default=-1) + 1):
-            run.append(tpcc.trial_of(one, asked.title, cell.index, repeat, dict(cell.factors)))
+        repeats = [repeat for trial, repeat in run.finished() if trial == cell.index]
+        for repeat, report in enumerate(reports, start=max(repeats, default=-1) + 1):
+            run.append(tpcc.trial_of(report, loaded.title, cell.index, repeat, dict(cell.factors)))
         run.end()
     if json:
-        print_json({"run": run.info.id, "folder": str(run.folder), "imported": len(found)})
+        print_json({"run": run.info.id, "folder": str(run.folder), "imported": len(reports)})
     else:
         console().print(
-            f"{len(found)} imported into {run.folder}; see: disklab report {run.info.id}"
+            f"{len(reports)} imported into {run.folder}; see: disklab report {run.info.id}"
         )
 
 

@@ -311,7 +311,7 @@ def check_table(request: Request, line: str) -> Iterator[Problem]:
         if name not in OPTIONS:
             known = (*OPTIONS, CHUNK_LENGTH)
             way_out = did_you_mean(name, known, f"choose of {', '.join(known)}")
-            yield Problem(place, repr(value), "there is no such option of a table", way_out)
+            yield Problem(place, repr(value), "a table has no such option", way_out)
         elif str(value) not in OPTIONS[name]:
             way_out = did_you_mean(
                 str(value), OPTIONS[name], f"choose one of {', '.join(OPTIONS[name])}"

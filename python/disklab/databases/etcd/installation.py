@@ -178,18 +178,18 @@ def find_etcd(
 
 def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
     """Return what a member will need of a host, or what that lacks."""
-    found = look_for_etcd(host, version)
-    if isinstance(found, Problem):
-        return found
-    return Needed(f"an etcd {found.version} member", found.account, PORTS, by_ip=True)
+    installation = look_for_etcd(host, version)
+    if isinstance(installation, Problem):
+        return installation
+    return Needed(f"an etcd {installation.version} member", installation.account, PORTS, by_ip=True)
 
 
 def checks() -> Iterator[Check]:
     """Look for etcd: for `disklab doctor`."""
-    found = look_for_etcd(ThisMachine())
+    installation = look_for_etcd(ThisMachine())
     ready = [each for each in RELEASES.values() if (cache_folder() / PROGRAM / each).exists()]
     beside = f"; {', '.join(ready)} built" if ready else ""
-    if isinstance(found, Problem):
-        yield Check("etcd", found.rule + beside, False, False, found.way_out)
+    if isinstance(installation, Problem):
+        yield Check("etcd", installation.rule + beside, False, False, installation.way_out)
     else:
-        yield Check("etcd", f"{found.version}, {found.program}{beside}", True, False)
+        yield Check("etcd", f"{installation.version}, {installation.program}{beside}", True, False)

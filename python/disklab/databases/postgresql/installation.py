@@ -219,18 +219,20 @@ def find_postgresql(
 
 def needed_on(host: ServerHost, version: str | None) -> Needed | Problem:
     """Return what a server will need of a host, or what that lacks."""
-    found = look_for_postgresql(host, version)
-    if isinstance(found, Problem):
-        return found
-    return Needed(f"a PostgreSQL {found.major} server", found.account, PORTS)
+    installation = look_for_postgresql(host, version)
+    if isinstance(installation, Problem):
+        return installation
+    return Needed(f"a PostgreSQL {installation.major} server", installation.account, PORTS)
 
 
 def checks() -> Iterator[Check]:
     """Look for a server: for `disklab doctor`."""
-    found = look_for_postgresql(ThisMachine())
+    installation = look_for_postgresql(ThisMachine())
     ready = [each for each in RELEASES.values() if (cache_folder() / "postgresql" / each).exists()]
     beside = f"; {', '.join(ready)} fetched" if ready else ""
-    if isinstance(found, Problem):
-        yield Check("PostgreSQL", found.rule + beside, False, False, found.way_out)
+    if isinstance(installation, Problem):
+        yield Check("PostgreSQL", installation.rule + beside, False, False, installation.way_out)
     else:
-        yield Check("PostgreSQL", f"{found.major} in {found.folder}{beside}", True, False)
+        yield Check(
+            "PostgreSQL", f"{installation.major} in {installation.folder}{beside}", True, False
+        )

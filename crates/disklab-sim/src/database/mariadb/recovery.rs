@@ -9,8 +9,8 @@
 //!
 //! **Source:** log0recv.cc of MariaDB 10.11 (`recv_scan_log`, `recv_sys_t::apply`) and buf0rea.cc (`buf_read_recv_pages`); the checkpoint is that
 //! of `log_checkpoint`, with which each round of the page cleaner ends.
-//! **Divergence:** all records have room in memory (a log of more than a third of the pool takes several rounds), pages that the log makes
-//! anew are read, and transactions that had not committed are not rolled back, which the server does beside its work.
+//! **Divergence:** all records have room in memory (a log of more than a third of the pool takes several rounds), pages that the log
+//! creates are read as well, and open transactions are not rolled back, which a server does while it serves.
 
 use std::collections::VecDeque;
 
