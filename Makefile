@@ -4,6 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= auto
+# Where it is set, each process of the tests and each command that they run compiles all of its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack demos promises
 
