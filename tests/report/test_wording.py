@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disklab.report.wording import SPACE, milliseconds, with_spans
+from disklab.report.wording import SPACE, milliseconds, percent, with_spans
 
 
 def test_sentences_that_differ_in_a_percentage_become_one() -> None:
@@ -36,3 +36,11 @@ def test_what_has_two_percentages_is_left_alone() -> None:
 )
 def test_milliseconds_have_no_exponent(ms: float, text: str) -> None:
     assert milliseconds(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0"), (7.4e-7, "0"), (0.0001, "0.01"), (0.0042, "0.42"), (0.5, "50"), (0.999, "99.9")],
+)
+def test_a_share_that_is_next_to_nothing_is_none(share: float, text: str) -> None:
+    assert percent(share) == f"{text}{SPACE}%"

@@ -36,8 +36,8 @@ BECAUSE = {
     "repair": "a repair compares all copies",
 }
 """By the last step that made the node whole."""
-REPLAYED = "the log is replayed, and what it changed is written, at the speed of each disk"
-"""Where all started again, and some took longer."""
+REPLAYED = "the log is replayed on the pages that it changed, at the speed of each disk"
+"""Where all started again, and some took longer: InnoDB reads these, PostgreSQL writes them."""
 APART_RATIO = 1.1
 """Times that are closer are told as one: a step is seen to end within a tenth of its time."""
 MOST_TOLD = 2

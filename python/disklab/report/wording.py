@@ -16,6 +16,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 TIMES_FROM, TIMES_TO = 2.0, 3.0
 """From a doubling on a factor reads better than a percentage; also for a range that ends there."""
 SMALL_CHANGE = 0.095  # rounds to less than ten per cent
+LEAST_SHARE = 1e-4
 _PERCENT = re.compile(rf"[\d.]+{SPACE}%")
 
 
@@ -86,7 +87,12 @@ def latencies(ms: Sequence[float]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of one; what is not all is never rounded up to all."""
+    """Return a share of one; what is not all is never rounded up to all.
+
+    Below a ten-thousandth, which no figure of a run is exact to, it is none.
+    """
+    if abs(share) < LEAST_SHARE:
+        return f"0{SPACE}%"
     whole = round(share * 100)
     if whole == 100 and share < 1:
         return f"{floor(share * 1000) / 10:g}{SPACE}%"
