@@ -49,7 +49,7 @@ class Bed:
     def database(self) -> dict[str, Any]:
         """Return the bed's database as a file has it."""
         found = {"engine": self.engine, "replication_factor": 1, "settings": {**self.settings}}
-        if self.engine == "postgresql":
+        if self.engine != "cassandra":
             return {**found, "tls": False}
         return {**found, "consistency": "ONE", "table": dict(self.table)}
 
@@ -194,6 +194,52 @@ SMALL_WRITES = (
     Cell("half writes, 64 threads", "mixture", {**mixture(50), **threads(64)}),
 )
 
+POOL = operations(30_000)
+"""An end long after the buffer pool of MariaDB's beds is full."""
+
+
+def mariadb(
+    name: str, mechanism: str, settings: Mapping[str, Any] | None = None, **patch: Any
+) -> Cell:
+    """Return a cell of MariaDB: `settings` of the server, and what else it changes."""
+    named = {f"database.settings.{key}": value for key, value in (settings or {}).items()}
+    return Cell(name, mechanism, {**POOL, **patch, **named})
+
+
+ALL_WRITES, HALF_WRITES = mixture(0), mixture(50)
+BINARY_LOG = {"log_bin": "on", "sync_binlog": 1}
+
+MARIADB = (
+    mariadb("uniform", "keys"),
+    mariadb("zipfian", "keys", **keys("zipfian")),
+    mariadb("one thread", "threads", **operations(10_000), **threads(1)),
+    mariadb("64 threads", "threads", **threads(64)),
+    mariadb("ReadOnly, written", "caching", **READ_ONLY),
+    mariadb("second pass", "second pass", **AGAIN),
+    mariadb("a tenth writes", "mixture", **mixture(90)),
+    mariadb("half writes", "mixture", **HALF_WRITES),
+    mariadb("writes", "mixture", **ALL_WRITES),
+    mariadb("writes, zipfian", "mixture", **ALL_WRITES, **keys("zipfian")),
+    mariadb("writes, one thread", "mixture", **ALL_WRITES, **operations(10_000), **threads(1)),
+    mariadb("writes, 64 threads", "mixture", **ALL_WRITES, **threads(64)),
+)
+"""On each bed of MariaDB, past whose page cache InnoDB reads: what its buffer pool makes of it."""
+
+MARIADB_LOGS = (
+    mariadb("writes, binary log", "mixture", BINARY_LOG, **ALL_WRITES),
+    mariadb(
+        "writes, binary log every 10", "mixture", {**BINARY_LOG, "sync_binlog": 10}, **ALL_WRITES
+    ),
+    mariadb(
+        "writes, redo log once a second",
+        "mixture",
+        {"innodb_flush_log_at_trx_commit": 2},
+        **ALL_WRITES,
+    ),
+    mariadb("writes, no doublewrite", "mixture", {"innodb_doublewrite": "off"}, **ALL_WRITES),
+)
+"""What commits wait for, and how pages are written."""
+
 COMPRESSED = (
     Cell("read-ahead 8 KiB", "read-ahead", read_ahead("8KiB")),
     Cell("read-ahead 16 KiB", "read-ahead", read_ahead("16KiB")),
@@ -222,6 +268,14 @@ def _bed(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
 def _postgresql(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
     named = f"PostgreSQL, {name}"
     return Bed(named, row, rows_here, (*MEMORY, *cells), {}, {}, "postgresql")
+
+
+INNODB = {"innodb_buffer_pool_size": "128M", "innodb_log_file_size": "96M"}
+"""Of MariaDB's beds, as they are rehearsed: a third of the rows, and the usual redo log."""
+
+
+def _mariadb(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
+    return Bed(f"MariaDB, {name}", row, rows_here, (*MEMORY, *cells), {}, INNODB, "mariadb")
 
 
 # 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
@@ -256,6 +310,8 @@ BEDS = (
     _postgresql("rows of 1 KiB", "5 x 205B", 400_000, (*COMMON, *SMALL_WRITES)),
     _postgresql("rows of two sizes", "1 x 60% 200B + 40% 4KiB", 300_000, SEVERAL),
     _postgresql("rows of 200 B", "5 x 40B", 1_500_000, (*FEW, *SMALL_WRITES[:2])),
+    _mariadb("rows of 4,090 B", "5 x 818B", 90_000, (*MARIADB, *MARIADB_LOGS)),
+    _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11])),
 )
 
 

@@ -162,7 +162,7 @@ def _jobs_of(
     bed: Bed, known: Mapping[str, Line], wanted: Mapping[str, str], folder: Path
 ) -> dict[str, Any]:
     share = Share.model_validate(known[MEMORY_READS]["share"])
-    times = postgresql_times if bed.engine == "postgresql" else machine_times
+    times = machine_times if bed.engine == "cassandra" else sql_times
     trials = {
         str(one.factors["cell"]): one for one in rehearsed_trials(experiment_of(bed, folder), share)
     }
@@ -255,13 +255,15 @@ def machine_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dic
     return values | {"overhead_ns": _overhead_ns(known, trials, values)}
 
 
-def postgresql_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dict[str, int]:
-    """Return the same for PostgreSQL.
+def sql_times(known: Mapping[str, Line], trials: Mapping[str, Trial]) -> dict[str, int]:
+    """Return the same for PostgreSQL and MariaDB.
 
     How CPU is shared between a statement, its row, its change and its commit is the package's: of a
     statement of one row their sum alone matters. So is the CPU of a page from the operating system.
     """
-    package = _package("postgresql").values()
+    database = trials[MEMORY_READS].spec.database
+    assert database is not None
+    package = _package(database.engine).values()
     mixed = known[MEMORY_MIXED]
     read = _cpu_ns(known[MEMORY_READS], "server")
     write = _of_writes(_cpu_ns(mixed, "server"), read, _share_of_writes(mixed)) - read
