@@ -46,11 +46,21 @@ def test_a_mistyped_command_is_told_from_what_there_is() -> None:
     assert "'predict'" in said.output
 
 
-def test_disks_do_not_wait_for_what_reports_need() -> None:
+@pytest.mark.parametrize(
+    ("commands", "unneeded"),
+    [
+        (["disk"], {"numpy", "polars", "scipy", "altair"}),
+        (["predict", "rehearse", "measure", "probe"], {"scipy", "altair"}),
+    ],
+)
+def test_commands_do_not_wait_for_what_reports_need(
+    commands: list[str], unneeded: set[str]
+) -> None:
     script = (
         "import sys; from disklab.cli.app import app; from typer.testing import CliRunner\n"
-        "assert CliRunner().invoke(app, ['disk', '--help']).exit_code == 0\n"
-        "print(sorted({'numpy', 'polars', 'scipy', 'altair'} & sys.modules.keys()))"
+        f"for command in {commands}:\n"
+        "    assert CliRunner().invoke(app, [command, '--help']).exit_code == 0\n"
+        f"print(sorted({unneeded} & sys.modules.keys()))"
     )
     said = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

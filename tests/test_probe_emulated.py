@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests import in_process
+
 pytestmark = pytest.mark.machine
 DISKLAB = Path(sys.executable).with_name("disklab")
 P30 = ["--disk", "azure/P30", "--vm", "azure/Standard_DS14_v2"]
@@ -32,7 +34,8 @@ def places(tmp_path: Path) -> Iterator[dict[str, str]]:
     }
     yield environment
     left = leftovers(tmp_path)
-    subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
+    if left:
+        subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
     assert left == []
 
 
@@ -155,11 +158,14 @@ def test_an_experiment_stands_beside_what_was_published(
 
 
 def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_path: Path) -> None:
-    unknown = disklab(places, "probe", "--disk", "azure/P31")
+    def refused(*words: str) -> subprocess.CompletedProcess[str]:
+        return in_process.disklab("probe", *words, environment=places)
+
+    unknown = refused("--disk", "azure/P31")
     assert unknown.returncode == 2
     assert "--disk: " in unknown.stderr
     assert "did you mean" in unknown.stderr
-    forbidden = disklab(places, "probe", *P30[:1], "azure/P60", *P30[2:], "--caching", "ReadOnly")
+    forbidden = refused(*P30[:1], "azure/P60", *P30[2:], "--caching", "ReadOnly")
     assert forbidden.returncode == 2
     assert "cannot use the host cache, which ends at 4095 GiB" in forbidden.stderr
     file = tmp_path / "wrong.yaml"
@@ -167,7 +173,7 @@ def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_
         "device:\n  vm: azure/Standard_E8ds_v5000\n  volume: {disks: local}\n"
         "workload: {fio: {profile: sync, rw: randwrite, bs: 8k}}\n"
     )
-    named = disklab(places, "probe", str(file))
+    named = refused(str(file))
     assert named.returncode == 2
     assert f"{file}:2: device.vm: " in named.stderr
     assert not (tmp_path / "run" / "hosts").exists()

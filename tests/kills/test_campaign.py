@@ -17,7 +17,7 @@ from campaigns.kills.writer import Writing
 from tests.apart import apart
 from tests.journal import Promise
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 SEED = 1
 WITHOUT_REHEARSAL = 0

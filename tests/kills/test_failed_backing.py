@@ -19,7 +19,7 @@ from campaigns.kills.trouble import disk_below
 from tests.apart import apart
 from tests.journal import BLOCK_BYTES, block_of, version_of
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 # The engine looks once a second.
 LOOK_SECONDS = 20.0

@@ -34,12 +34,6 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_the_page_is_not_stale() -> None:
-    command = [sys.executable, str(SCRIPT), "--check"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-
-
 def test_what_no_longer_fits_is_named(script: ModuleType) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     assert list(script.stale(page)) == []

@@ -46,7 +46,7 @@ from tests.databases.strangers import (
 )
 from tests.hosts.conftest import DISKLAB, Lab
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 # Who calls sudo: somebody else than nobody, without a name.
 CALLER = 54_321

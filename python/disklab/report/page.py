@@ -14,7 +14,6 @@ from disklab.report.html import POLICY, data, items, table, tag, text, vega_scri
 from disklab.report.pair import Comparison
 from disklab.report.report import Report, caption_of
 from disklab.report.subject import Subject
-from disklab.report.wording import replayed
 
 
 def page(report: Report, simulator: str | None = None) -> str:
@@ -264,7 +263,7 @@ def every_cell(subjects: Sequence[Subject]) -> str:
         parts.append(text("h3", subject.label) if len(subjects) > 1 else "")
         figures = tables.without_empty_columns(tables.summary(subject))
         parts.append(table(figures, f"Every cell, {subject.label}", tables.SENTENCES))
-        made_of = replayed(subject)
+        made_of = tables.replayed(subject)
         if made_of.rows:
             parts += [text("h3", "The trace"), table(made_of, f"The trace, {subject.label}")]
         parts.append(items(tables.refusals(subject)))

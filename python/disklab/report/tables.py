@@ -22,7 +22,7 @@ from disklab.report.reasons import (
 from disklab.report.subject import Subject, slow_motion
 from disklab.report.verdict import Quantity
 from disklab.results import Level, TrialResult
-from disklab.results.records import Price, load_ratio
+from disklab.results.records import Price, TraceRecord, load_ratio
 
 WAITED = "waited at (ms per operation)"
 SENTENCES = (
@@ -461,3 +461,39 @@ def shares(results: Sequence[TrialResult]) -> list[str]:
                 text = f"{name.replace('_', ' ')}: {figure.here:,.10g} here for {figure.full:,.10g}"
                 told[text] = None
     return list(told)
+
+
+KIB = 1024
+GB = 1e9
+OF_TRACES = (
+    "trace", "I/Os", "reads", "block sizes", "in order", "range", "length", "offered",
+    "busiest second",
+)  # fmt: skip
+
+
+def replayed(subject: Subject) -> Figures:
+    """Return each trace that was replayed, once for each pace; no rows: none was."""
+    seen: list[TraceRecord] = []
+    for cell in subject.matrix.cells.values():
+        for result in cell.shown.results:
+            if result.trace is not None and result.trace not in seen:
+                seen.append(result.trace)
+    return Figures(OF_TRACES, rows([_row(one) for one in seen]))
+
+
+def _row(one: TraceRecord) -> list[str]:
+    sizes = ", ".join(
+        f"{int(size) / KIB:g} KiB {share * 100:.0f} %" for size, share in one.block_sizes.items()
+    )
+    offered = "closed loop" if one.offered_per_s is None else f"{wording.rate(one.offered_per_s)}/s"
+    return [
+        one.file.rpartition("/")[2],
+        f"{one.ios:,}",
+        wording.percent(one.reads / one.ios),
+        sizes,
+        wording.percent(one.sequential_ratio),
+        f"{one.touched_bytes / GB:.3g} GB",
+        f"{one.duration_s:.3g} s",
+        offered,
+        f"{one.busiest_per_s:,}",
+    ]

@@ -12,7 +12,6 @@ from disklab.report.axes import Figures
 from disklab.report.html import NUMBER
 from disklab.report.report import Report
 from disklab.report.subject import Subject
-from disklab.report.wording import replayed
 
 MOST_NOTES = 3
 """The first screen is the answer; the page has all of them."""
@@ -64,7 +63,7 @@ def show_cells(subject: Subject, out: Console, *, named: bool) -> None:
     if gone.rows:
         out.print(Text("\nBurst credits that ran out", style="bold"))
         out.print(grid(gone))
-    made_of = replayed(subject)
+    made_of = tables.replayed(subject)
     if made_of.rows:
         out.print(Text("\nThe trace", style="bold"))
         out.print(grid(made_of))

@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from math import floor, log10
 
-from disklab.report.axes import Figures, rows
-from disklab.report.subject import Subject
 from disklab.report.verdict import EQUIVALENCE, Basis, Interval, Judgement, Outcome, Quantity
-from disklab.results import TraceRecord
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
@@ -258,41 +255,3 @@ def sentence(text: str) -> str:
 def counted(count: int, what: str) -> str:
     """Return `1 more comparison`, `2 more comparisons`."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-# What replayed traces are made of, as a table of the page and of the terminal.
-
-KIB = 1024
-GB = 1e9
-HEADS = (
-    "trace", "I/Os", "reads", "block sizes", "in order", "range", "length", "offered",
-    "busiest second",
-)  # fmt: skip
-
-
-def replayed(subject: Subject) -> Figures:
-    """Return each trace that was replayed, once for each pace; no rows: none was."""
-    seen: list[TraceRecord] = []
-    for cell in subject.matrix.cells.values():
-        for result in cell.shown.results:
-            if result.trace is not None and result.trace not in seen:
-                seen.append(result.trace)
-    return Figures(HEADS, rows([_row(one) for one in seen]))
-
-
-def _row(one: TraceRecord) -> list[str]:
-    sizes = ", ".join(
-        f"{int(size) / KIB:g} KiB {share * 100:.0f} %" for size, share in one.block_sizes.items()
-    )
-    offered = "closed loop" if one.offered_per_s is None else f"{rate(one.offered_per_s)}/s"
-    return [
-        one.file.rpartition("/")[2],
-        f"{one.ios:,}",
-        percent(one.reads / one.ios),
-        sizes,
-        percent(one.sequential_ratio),
-        f"{one.touched_bytes / GB:.3g} GB",
-        f"{one.duration_s:.3g} s",
-        offered,
-        f"{one.busiest_per_s:,}",
-    ]
