@@ -19,7 +19,7 @@ def fingerprint(cells: Sequence[tuple[Experiment, int]]) -> list[float]:
     catalog, jobs = load_catalog(), []
     for number, (experiment, index) in enumerate(cells):
         trial = experiment.trials("predict")[index]
-        engine = trial.spec.database.engine if trial.spec.database else ""
+        engine = trial.spec.engine or ""
         job = prepare(trial, catalog, calibration_for(engine), str(experiment.path)).job
         jobs.append({"cell": number, "seed": 1, "fidelity": "quick", **(job or {})})
     answers = sorted(simulate(jobs), key=lambda answer: int(answer["cell"]))

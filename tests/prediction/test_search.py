@@ -24,7 +24,7 @@ procedure: {variable: {median_latency: 10ms, threads: {start: 8, factor: 1.5, mo
 
 def searching(cell: int = 0) -> Search:
     (trial,) = spec.parse(TEXT).trials("predict")
-    variable = trial.spec.the_procedure.chosen
+    variable = trial.spec.procedure.chosen
     assert isinstance(variable, Variable)
     database = {"workload": {"warm_up_ns": 0, "read_ppm": 1_000_000}}
     return Search(variable, {"cell": cell, "database": database})

@@ -41,7 +41,7 @@ from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
 from disklab.results.required import Outcome, kept, only_durability, required_of
-from disklab.spec import Experiment, TrialSpec
+from disklab.spec import ClusterTrial, Experiment
 
 FINALISTS = 3
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
@@ -150,14 +150,14 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
 
 def without_pauses(simulator: Simulator) -> Simulator | None:
     """Return one that simulates nodes which never pause; None: they never do."""
-    database = simulator.question.spec.the_database
+    database = simulator.question.spec.database
     pausing = facts_of(database.engine).simulator == "cassandra"
     return replace(simulator, ablate=("pauses",), cells=0) if pausing else None
 
 
 def briefly(one: Tried, question: Question) -> str:
     """Return an option that was simulated quick in a few words."""
-    nodes = "" if NODES in one.candidate.settings else f"{question.spec.the_cluster.nodes} x "
+    nodes = "" if NODES in one.candidate.settings else f"{question.spec.cluster.nodes} x "
     p99 = one.result.latency_ms.get("p99")
     latency = "" if p99 is None else f", p99 {short(p99)} ms"
     return f"{nodes}{one.candidate.name}, {one.candidate.usd_per_month:,.0f} USD a month{latency}"
@@ -165,7 +165,7 @@ def briefly(one: Tried, question: Question) -> str:
 
 def calibration_of(question: Question) -> Calibration:
     """Return the package's calibration of the database."""
-    engine = question.spec.the_database.engine
+    engine = question.spec.database.engine
     found = calibration_for(engine)
     if not facts_of(engine).advised or found is None:
         rule = f"advice simulates {advised()} so far"
@@ -273,8 +273,8 @@ def finals(
     )
     run = predict(experiment, options, emit)
     rebuilt = _rebuilt(experiment, options, how.calibration or calibration_of(question))
-    nodes = question.spec.cluster.nodes if question.spec.cluster else 1
-    copies = question.spec.database.replication_factor if question.spec.database else 1
+    nodes = question.spec.nodes
+    copies = question.spec.copies
     found = {}
     for trial in run.planned():
         results = tuple(r for r in run.results() if r.trial == trial.trial)
@@ -291,7 +291,7 @@ def finals(
 
 def banded(question: Question, how: How) -> bool:
     """Return whether finalists get bands: without being asked, only where rows are quick."""
-    database = question.spec.the_database
+    database = question.spec.database
     quick = facts_of(database.engine).simulator == "cassandra"
     return quick if how.bands is None else how.bands
 
@@ -372,7 +372,7 @@ def turned_in_words(variant: Candidate) -> str:
     )
 
 
-def room_of(candidate: Candidate, spec: TrialSpec) -> tuple[Lever, ...]:
+def room_of(candidate: Candidate, spec: ClusterTrial) -> tuple[Lever, ...]:
     """Return the compaction that lets an option hold the data; none: it holds them as they are."""
     if COMPACTION not in candidate.fixed:
         return ()

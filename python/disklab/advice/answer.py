@@ -119,7 +119,7 @@ class Advice:
     def state(self) -> str:
         """Return in which state of the system all this holds, as a sentence."""
         spec = self.question.spec
-        database, before = spec.the_database, spec.before
+        database, before = spec.database, spec.before
         title = facts_of(database.engine).title
         name = f"{title} {database.version}" if database.version else title
         warm = f"{CACHES.get(before.page_cache, before.page_cache)} caches"
@@ -138,9 +138,9 @@ class Advice:
         if dataset is not None and dataset.rows is not None:
             row = dataset.columns * dataset.column_bytes
             parts.append(f"{in_decimals(dataset.rows * row)} in rows of {in_decimals(row)}")
-        nodes, copies = spec.the_cluster.nodes, spec.the_database.replication_factor
+        nodes, copies = spec.cluster.nodes, spec.database.replication_factor
         where = f"{nodes} node{'s' * (nodes > 1)}"
-        grows = "" if facts_of(spec.the_database.engine).primary else " or more"
+        grows = "" if facts_of(spec.database.engine).primary else " or more"
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
         if load is not None and load.rate_per_s and work is not None:
             parts.append(

@@ -16,7 +16,7 @@ from disklab.catalog.load import VmEntry
 from disklab.catalog.profile import HostProfile, Limit
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, page_cache_bytes
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 
 SLACK = 0.9
 """A cell is left out only when it cannot do this share of the rate.
@@ -40,36 +40,36 @@ class Ceiling:
     limit: str
 
 
-def copies_read(spec: TrialSpec) -> int:
+def copies_read(spec: ClusterTrial) -> int:
     """Return how many replicas a read asks."""
-    if facts_of(spec.the_database.engine).primary:
+    if facts_of(spec.database.engine).primary:
         return 1
-    copies = spec.the_database.replication_factor
-    if spec.the_database.consistency == "ALL":
+    copies = spec.database.replication_factor
+    if spec.database.consistency == "ALL":
         return copies
-    return MANY.get(spec.the_database.consistency, copies // 2 + 1)
+    return MANY.get(spec.database.consistency, copies // 2 + 1)
 
 
-def serving_nodes(spec: TrialSpec) -> int:
+def serving_nodes(spec: ClusterTrial) -> int:
     """Return among how many nodes the operations are shared."""
-    return 1 if facts_of(spec.the_database.engine).primary else spec.the_cluster.nodes
+    return 1 if facts_of(spec.database.engine).primary else spec.cluster.nodes
 
 
-def cache_bytes(spec: TrialSpec, memory_gib: float | None, calibration: Calibration) -> int:
+def cache_bytes(spec: ClusterTrial, memory_gib: float | None, calibration: Calibration) -> int:
     """Return the most that a node's memory holds of its data.
 
     A server without a heap of its own may use all of it, as buffers or as page cache.
     """
-    if facts_of(spec.the_database.engine).simulator == "cassandra":
-        return page_cache_bytes(memory_gib, calibration, spec.the_database.jvm.heap_bytes)
+    if facts_of(spec.database.engine).simulator == "cassandra":
+        return page_cache_bytes(memory_gib, calibration, spec.database.jvm.heap_bytes)
     return int((memory_gib or 0) * GIB)
 
 
-def node_data_bytes(spec: TrialSpec) -> float:
+def node_data_bytes(spec: ClusterTrial) -> float:
     """Return the bytes of rows on each node, without what storing them adds."""
     rows = spec.the_dataset.rows or 0
     row = spec.the_dataset.columns * spec.the_dataset.column_bytes
-    return rows * row * spec.the_database.replication_factor / spec.the_cluster.nodes
+    return rows * row * spec.database.replication_factor / spec.cluster.nodes
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Machine:
 
 
 def ceiling(
-    spec: TrialSpec, machine: Machine, calibration: Calibration, reads: float | None = None
+    spec: ClusterTrial, machine: Machine, calibration: Calibration, reads: float | None = None
 ) -> Ceiling:
     """Return the most operations a second of the whole cluster.
 
@@ -128,16 +128,16 @@ def _path(
             yield "VM uncached", limit, 1, to_disk
 
 
-def cpu_ceiling(spec: TrialSpec, cores: float, calibration: Calibration) -> Ceiling:
+def cpu_ceiling(spec: ClusterTrial, cores: float, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
     work, costs = spec.workload.the_operations, calibration.values()
-    if facts_of(spec.the_database.engine).primary:
+    if facts_of(spec.database.engine).primary:
         statement = costs.get("statement_cpu_ns", 0)
         read = statement + costs.get("row_read_cpu_ns", 0)
         write = statement + costs.get("row_write_cpu_ns", 0)
     else:
         read = copies_read(spec) * costs.get("read_cpu_ns", 0)
-        write = spec.the_database.replication_factor * costs.get("write_cpu_ns", 0)
+        write = spec.database.replication_factor * costs.get("write_cpu_ns", 0)
     each_ns = work.read * read + work.write * write
     most = serving_nodes(spec) * cores * 1e9 / each_ns if each_ns else float("inf")
     return Ceiling(most, "node CPU")
@@ -154,7 +154,7 @@ def sustained(limit: Limit, seconds: float) -> float:
     return min(burst.per_s, limit.per_s + start / seconds)
 
 
-def seconds_of(spec: TrialSpec) -> float:
+def seconds_of(spec: ClusterTrial) -> float:
     """Return how long a cell runs."""
     stop = spec.workload.stop
     load = spec.workload.load

@@ -31,7 +31,7 @@ from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
 from disklab.errors import UserError
 from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 
 MOST_IN_STRIPE = 16
 """Disks of a stripe; more than that are rented for capacity alone, which larger disks have."""
@@ -178,23 +178,23 @@ def _amounts(vm: VmEntry) -> tuple[float, ...]:
     return (*own, *budgets, float(series.premium_storage), cached)
 
 
-def _grows(spec: TrialSpec) -> bool:
+def _grows(spec: ClusterTrial) -> bool:
     """Return whether more nodes carry more, and nothing in the file counts on their number."""
     named_nodes = bool(spec.events) or spec.failures is not None
-    return not facts_of(spec.the_database.engine).primary and not named_nodes
+    return not facts_of(spec.database.engine).primary and not named_nodes
 
 
-def with_nodes(spec: TrialSpec, times: int) -> TrialSpec:
+def with_nodes(spec: ClusterTrial, times: int) -> ClusterTrial:
     """Return the file with so many times its nodes."""
-    cluster = spec.the_cluster.model_copy(update={"nodes": spec.the_cluster.nodes * times})
+    cluster = spec.cluster.model_copy(update={"nodes": spec.cluster.nodes * times})
     return spec.model_copy(update={"cluster": cluster})
 
 
-def spec_of(spec: TrialSpec, option: Candidate) -> TrialSpec:
+def spec_of(spec: ClusterTrial, option: Candidate) -> ClusterTrial:
     """Return the file with an option's number of nodes."""
-    nodes = option.nodes_of(spec.the_cluster.nodes)
-    cluster = spec.the_cluster.model_copy(update={"nodes": nodes})
-    return spec if nodes == spec.the_cluster.nodes else spec.model_copy(update={"cluster": cluster})
+    nodes = option.nodes_of(spec.cluster.nodes)
+    cluster = spec.cluster.model_copy(update={"nodes": nodes})
+    return spec if nodes == spec.cluster.nodes else spec.model_copy(update={"cluster": cluster})
 
 
 @dataclass
@@ -202,7 +202,7 @@ class _Shop:
     """What every combination is looked at with; prices are looked up once."""
 
     question: Question
-    spec: TrialSpec
+    spec: ClusterTrial
     """The question's, with the nodes that are looked through now."""
     catalog: Catalog
     calibration: Calibration
@@ -219,7 +219,7 @@ class _Shop:
     @property
     def settings(self) -> dict[str, Any]:
         """What another number of nodes changes in the file."""
-        own, nodes = self.question.spec.the_cluster.nodes, self.spec.the_cluster.nodes
+        own, nodes = self.question.spec.cluster.nodes, self.spec.cluster.nodes
         return {} if nodes == own else {NODES: nodes}
 
     def price(self, expression: str) -> float | None:
@@ -235,7 +235,7 @@ class _Shop:
 
 def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     question, catalog = shop.question, shop.catalog
-    vendor = question.spec.the_cluster.vm.split("/")[0]
+    vendor = question.spec.cluster.vm.split("/")[0]
     wanted = _wanted(question)
     for vm in catalog.vms.values():
         words = _vm_words(question, catalog)
@@ -311,7 +311,7 @@ def _tiers(disk: DiskEntry, need: float) -> Iterator[str]:
             yield disk.name if count == 1 else f"{count} x {disk.name}"
 
 
-def _chosen(question: Question, spec: TrialSpec, disk: DiskEntry, need: float) -> Iterator[str]:
+def _chosen(question: Question, spec: ClusterTrial, disk: DiskEntry, need: float) -> Iterator[str]:
     """Yield disks whose IOPS and MB/s are bought, around what the reads need."""
     iops, mb = disk.facts.iops, disk.facts.mb_per_s
     sizes, unit = disk.facts.size_gib, disk.family.mb_bytes
@@ -356,7 +356,7 @@ def _round(amount: float) -> int:
     return max(1000, ceil(amount / 1000) * 1000)
 
 
-def _reads_of_node(question: Question, spec: TrialSpec) -> float:
+def _reads_of_node(question: Question, spec: ClusterTrial) -> float:
     """Return the reads a second of one node."""
     rate = question.rate_per_s * (1 + question.require.head_room_ratio)
     return rate * spec.workload.the_operations.read * copies_read(spec) / serving_nodes(spec)
@@ -369,12 +369,12 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     if price is None:
         found.refused["no price of the disks is known in USD"] += 1
         return
-    usd = round((price + shop.machines[vm.name]) * spec.the_cluster.nodes, 2)
+    usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
     budget = question.require.budget_usd_per_month
     if budget is not None and usd > budget:
         found.ruled_out[named(vm.name, disks, shop.settings)] = "costs more than the budget"
         return
-    base = spec.the_cluster.volumes["data"]
+    base = spec.cluster.volumes["data"]
     request = VolumeRequest(
         disks=disks.expression,
         caching=disks.caching,
@@ -407,7 +407,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
 
 def lossy(question: Question, disks: Disks) -> bool:
     """Return whether data on these disks are gone with one VM, which the promise forbids."""
-    copies = question.spec.the_database.replication_factor
+    copies = question.spec.database.replication_factor
     allowed = question.require.durability == MAY_BE_LOST
     return disks.kind in LOCAL and copies == 1 and not allowed
 

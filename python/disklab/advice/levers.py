@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
 from disklab.database_facts import facts_of, has_one_primary
-from disklab.spec import TrialSpec, feasible
+from disklab.spec import ClusterTrial, feasible
 
 if TYPE_CHECKING:
     from disklab.advice.candidates import Candidate
@@ -71,7 +71,7 @@ TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNe
 """Collectors as their makers write them."""
 
 
-def collectors(spec: TrialSpec) -> tuple[str, ...]:
+def collectors(spec: ClusterTrial) -> tuple[str, ...]:
     """Return the other collectors that are worth a try."""
     database = spec.database
     if database is None or facts_of(database.engine).simulator != "cassandra":
@@ -84,7 +84,7 @@ def collectors(spec: TrialSpec) -> tuple[str, ...]:
     return () if old or database.jvm.collector is not None else ("zgc",)
 
 
-def compactions(spec: TrialSpec) -> tuple[str, ...]:
+def compactions(spec: ClusterTrial) -> tuple[str, ...]:
     """Return the other strategies that are worth a try; the file's own is none of them.
 
     Leveled wants the least room, and the price of it, more writes in the background, is simulated.
@@ -102,20 +102,20 @@ def compactions(spec: TrialSpec) -> tuple[str, ...]:
     return ("size-tiered",) if work is not None and work.write > work.read else ()
 
 
-def rooms(spec: TrialSpec) -> dict[str, float]:
+def rooms(spec: ClusterTrial) -> dict[str, float]:
     """Return how large a node's data volume must be in bytes, by strategy, the file's own first."""
-    copies, nodes = spec.the_database.replication_factor, spec.the_cluster.nodes
+    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
     stored = feasible.node_bytes(spec.the_dataset.rows or 0, spec.the_dataset, copies, nodes)
-    table = spec.the_database.table
+    table = spec.database.table
     tables = {
         name: table.model_copy(update={"compaction": name})
         for name in (table.compaction, *compactions(spec))
     }
-    engine = spec.the_database.engine
+    engine = spec.database.engine
     return {name: stored * feasible.headroom_of(engine, one) for name, one in tables.items()}
 
 
-def _rates(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
+def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     database = spec.database
     if database is not None and facts_of(database.engine).simulator == "cassandra":
         told = database.settings.get("concurrent_reads", 32)
@@ -128,7 +128,7 @@ def _rates(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | i
             yield "cluster.volumes.data.read_ahead", READ_AHEAD
 
 
-def _of_writes(candidate: Candidate, spec: TrialSpec) -> Iterator[tuple[str, str | int]]:
+def _of_writes(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     """Yield the settings that decide what a server with one log does with what is written."""
     database, work = spec.database, spec.workload.operations
     if database is None or work is None or work.write <= 0:
@@ -157,7 +157,7 @@ def _never_tears(candidate: Candidate) -> bool:
     return (entry.family.whole_write_bytes or 0) >= PAGE_BYTES
 
 
-def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
+def tuned(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:
     """Return the option with every lever turned, each compaction by itself; none: there is none.
 
     A compaction helps some loads and hurts others, so the option is tried without it too. What its
@@ -171,7 +171,7 @@ def tuned(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     return [replace(candidate, settings=way) for way in ways if way != candidate.settings]
 
 
-def singly(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
+def singly(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:
     """Return the option with no lever turned, and with each of them by itself.
 
     Where its disks hold the data by another compaction alone, that stays.
@@ -183,7 +183,7 @@ def singly(candidate: Candidate, spec: TrialSpec) -> list[Candidate]:
     return [bare, *(replace(bare, settings=candidate.fixed | one) for one in alone)]
 
 
-def _compactions_of(candidate: Candidate, spec: TrialSpec) -> list[dict[str, str | int]]:
+def _compactions_of(candidate: Candidate, spec: ClusterTrial) -> list[dict[str, str | int]]:
     """Return the compactions that an option's disks have room for, beside the one it has."""
     if COMPACTION in candidate.fixed:
         return []

@@ -182,7 +182,7 @@ def present_of(
 
 def _price(question: Question) -> float | None:
     """Return the USD a month of what runs now, all nodes; None: a price is not known."""
-    cluster = question.spec.the_cluster
+    cluster = question.spec.cluster
     catalog, region, terms = load_catalog(), question.region, question.terms
     prices = [vm_price(catalog, cluster.vm, region=region, terms=terms)]
     prices += [
@@ -202,7 +202,7 @@ def candidate_of(question: Question) -> Candidate | str:
 
     Its price counts as nothing where none is known: `Present` says so.
     """
-    spec, cluster = question.spec, question.spec.the_cluster
+    spec, cluster = question.spec, question.spec.cluster
     data = cluster.volumes["data"]
     request = VolumeRequest(
         disks=data.disks,

@@ -14,7 +14,8 @@ from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
-from disklab.spec import Experiment, TrialSpec, parse
+from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
+from disklab.spec.amounts import only
 from disklab.spec.model import Observed
 from disklab.spec.require import Require
 
@@ -35,7 +36,7 @@ class Question:
     path: Path
     tree: dict[str, Any]
     """The experiment file without its factors, with what advice decides added."""
-    spec: TrialSpec
+    spec: ClusterTrial
     require: Require
     wanted: tuple[str, ...] = ()
     """Parts of names of disks and VM sizes to choose among; empty: the whole catalogue."""
@@ -78,7 +79,7 @@ def question_of(
     spec = experiment.cells[0].spec
     require = spec.require
     problems = [*_unasked(spec, document.path)]
-    if problems or require is None or spec.cluster is None:
+    if problems or require is None:
         raise UserError(*problems)
     work = dict(tree["workload"])
     if require.rate_per_s is not None:
@@ -93,7 +94,7 @@ def question_of(
     if experiment.factors:
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
-    spec = made.cells[0].spec
+    spec = only(ClusterTrial, made.cells[0].spec)
     if spec.before.credits_ratio > 0:
         notes.append(
             f"the file begins with {spec.before.credits_ratio:.0%} of the burst credits, so what "
@@ -120,7 +121,7 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
         found.append(
             Problem(f"{path}: require", "(missing)", "advice looks for what keeps it", way_out)
         )
-    if spec.cluster is None or spec.database is None or spec.workload.operations is None:
+    if spec.cluster is None or spec.workload.operations is None:
         rule = "advice is about a cluster whose workload reads and writes rows, so far"
         way_out = "predict the options that you have in mind"
         found.append(Problem(f"{path}: workload", spec.workload.kind, rule, way_out))

@@ -40,7 +40,7 @@ from disklab.results.required import (
     judge,
 )
 from disklab.results.seconds import storage_p99_ms
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 
 QUICK_SLACK = 1.25
 """A quick cell may keep a latency that it misses by this factor.
@@ -429,16 +429,16 @@ MOST_HALVES = 5
 
 def sketches(simulator: Simulator) -> bool:
     """Return whether a sketch tells anything: its nodes have no long stops, which it would miss."""
-    database = simulator.question.spec.the_database
+    database = simulator.question.spec.database
     if facts_of(database.engine).simulator != "cassandra":
         return False
     spec = simulator.question.spec
     return bool(simulator.ablate or collectors(spec)) or database.jvm.collector in CONCURRENT
 
 
-def steady(tried: Tried, spec: TrialSpec) -> bool:
+def steady(tried: Tried, spec: ClusterTrial) -> bool:
     """Return whether a sketch tells how an option answers to small changes: no limit is near."""
-    collector = tried.candidate.settings.get(COLLECTOR, spec.the_database.jvm.collector)
+    collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
     return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR
 
 

@@ -17,7 +17,8 @@ from disklab.errors import Problem, UserError, refuse
 from disklab.measurement import hosts_file
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.settings import DATA, place_trials
-from disklab.spec import Experiment, Trial, TrialSpec
+from disklab.spec import ClusterTrial, DeviceTrial, Experiment, Trial, TrialSpec
+from disklab.spec.amounts import only
 from disklab.spec.feasible import volumes_of
 from disklab.spec.model import Volume
 
@@ -276,7 +277,7 @@ def _device_hosts(
     packed: list[_Packing] = []
     found: dict[int, tuple[int, int]] = {}
     for trial in able:
-        device = trial.spec.the_device
+        device = only(DeviceTrial, trial.spec).device
         vm, ephemeral = catalog.vms[device.vm], _kind(device.volume) == "ephemeral-os"
         number = _packed_into(packed, vm, device.volume, ephemeral)
         if number == len(packed):
@@ -331,18 +332,18 @@ def _cluster_hosts(
     """
     sets: dict[str, list[Trial]] = {}
     for trial in able:
-        cluster = trial.spec.the_cluster
+        cluster = only(ClusterTrial, trial.spec).cluster
         shape = cluster.model_dump(mode="json", exclude={"nodes", "host_cache_bytes"})
         sets.setdefault(json.dumps(shape, sort_keys=True), []).append(trial)
     hosts: list[CloudHost] = []
     where: dict[int, list[str]] = {}
     for trials in sets.values():
-        spec = trials[0].spec
-        cluster = spec.the_cluster
+        spec = only(ClusterTrial, trials[0].spec)
+        cluster = spec.cluster
         vm = catalog.vms[cluster.vm]
         named = [(name, volume) for *_, name, volume, _ in volumes_of(spec)]
         ephemeral = any(_kind(volume) == "ephemeral-os" for _, volume in named)
-        most = max(one.spec.cluster.nodes for one in trials if one.spec.cluster)
+        most = max(one.spec.nodes for one in trials)
         for number in range(copies * most):
             at = number % most
             name = f"n{len(hosts) + 1}"
@@ -359,14 +360,14 @@ def _cluster_hosts(
             )
             hosts.append(host)
             for trial in trials:
-                if at < trial.spec.the_cluster.nodes:
+                if at < trial.spec.nodes:
                     where.setdefault(trial.index, []).append(name)
     hosts += _clients(able, catalog, len(hosts))
     return hosts, where
 
 
 def _engines(trials: Sequence[Trial]) -> tuple[str, ...]:
-    return tuple(sorted({trial.spec.database.engine for trial in trials if trial.spec.database}))
+    return tuple(sorted({trial.spec.engine for trial in trials if trial.spec.engine}))
 
 
 def check_databases(experiment: Experiment, trials: Sequence[Trial]) -> None:
@@ -383,7 +384,7 @@ def _clients(able: Sequence[Trial], catalog: Catalog, taken: int) -> list[CloudH
     """Return the load generators: of each VM size as many as a trial asks for at most."""
     wanted: dict[str, tuple[int, TrialSpec]] = {}
     for trial in able:
-        size = trial.spec.client.vm or trial.spec.the_cluster.vm
+        size = trial.spec.client.vm or trial.spec.machine.vm
         most = max(trial.spec.client.nodes, wanted.get(size, (0, trial.spec))[0])
         wanted[size] = (most, trial.spec)
     made: list[CloudHost] = []

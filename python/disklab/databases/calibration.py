@@ -14,7 +14,7 @@ from disklab import reading
 from disklab.catalog import Catalog, Speed, cpu_speed
 from disklab.catalog.facts import GIB
 from disklab.errors import Problem, UserError
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import ClusterTrial
 from disklab.spec.share import left_for_page_cache
 
 FOLDER = "data/calibration"
@@ -221,9 +221,9 @@ class Calibration(Part):
         """Return whether a cell is one that parameters were fitted on."""
         return any(row.covers(experiment, factors) for row in self.calibration_rows)
 
-    def outside(self, trial: Trial, series: str | None) -> list[str]:
+    def outside(self, spec: ClusterTrial, series: str | None) -> list[str]:
         """Return in what a trial lies outside the calibrated range, in words."""
-        spec, found = trial.spec, []
+        found = []
         dataset, load = spec.dataset, spec.workload.load
         figures = {
             "rows of {} bytes": (
@@ -231,7 +231,7 @@ class Calibration(Part):
                 self.range.row_bytes,
             ),
             "{} threads": (load.threads if load else None, self.range.threads),
-            "{} nodes": (spec.cluster.nodes if spec.cluster else None, self.range.nodes),
+            "{} nodes": (spec.cluster.nodes, self.range.nodes),
         }
         for words, (figure, (least, most)) in figures.items():
             if figure is not None and not least <= figure <= most:
@@ -315,7 +315,7 @@ def cpu_costs(costs: Mapping[str, int]) -> dict[str, int]:
 
 
 def carried(
-    costs: Mapping[str, int], spec: TrialSpec, catalog: Catalog, calibration: Calibration
+    costs: Mapping[str, int], spec: ClusterTrial, catalog: Catalog, calibration: Calibration
 ) -> dict[str, int]:
     """Return costs as the trial's VMs have them."""
     scaled = dict(costs)
@@ -328,7 +328,7 @@ def carried(
 
 
 def ways(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration
 ) -> Iterator[tuple[bool, Speed, Speed]]:
     """Yield how times are carried: whether the client's, the speed measured and the trial's.
 
@@ -339,7 +339,7 @@ def ways(
             yield of_client, cpu_speed(catalog, measured_on), cpu_speed(catalog, vm)
 
 
-def unmeasured(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+def unmeasured(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
     """Yield whose vCPUs nobody has measured, in words, with what they are taken for."""
     vms = {spec.cluster.vm, spec.client.vm or spec.cluster.vm} if spec.cluster else set()
     if calibration.server_vm is None:
@@ -350,9 +350,9 @@ def unmeasured(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> I
             yield f"the speed of a vCPU of {name} ({speed.note})"
 
 
-def _machines(spec: TrialSpec, calibration: Calibration) -> Iterator[tuple[bool, str, str]]:
+def _machines(spec: ClusterTrial, calibration: Calibration) -> Iterator[tuple[bool, str, str]]:
     """Yield whether a machine is the client's, the series that times are of, and the trial's VM."""
     if calibration.server_vm is not None:
-        yield False, calibration.server_vm, spec.the_cluster.vm
+        yield False, calibration.server_vm, spec.cluster.vm
     if calibration.client_vm is not None:
-        yield True, calibration.client_vm, spec.client.vm or spec.the_cluster.vm
+        yield True, calibration.client_vm, spec.client.vm or spec.cluster.vm

@@ -19,7 +19,7 @@ from disklab.catalog.profile import Profile
 from disklab.databases.calibration import Calibration, unmeasured
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
-from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec, resolve_volumes
+from disklab.spec import Cluster, ClusterTrial, TimedEvent, TrialSpec, resolve_volumes
 from disklab.spec.model import Database
 from disklab.spec.share import Share, threads_of
 from disklab.spec.timetable import CLIENT, in_order, nodes_of
@@ -124,11 +124,11 @@ class Simulated:
 
     key: str
     """Of a job, under which it stands with the parameters that it was calibrated with."""
-    unmodelled: Callable[[TrialSpec, str], Iterable[Problem]]
+    unmodelled: Callable[[ClusterTrial, str], Iterable[Problem]]
     """Yields what of a trial the simulator does not model. The second argument: the file."""
-    warnings: Callable[[Trial, Catalog, Calibration], Iterable[str]]
-    job: Callable[[TrialSpec, Catalog, Calibration], Job]
-    rehearsed: Callable[[TrialSpec, Catalog, Calibration, Rehearsed], Job] | None = None
+    warnings: Callable[[ClusterTrial, Catalog, Calibration], Iterable[str]]
+    job: Callable[[ClusterTrial, Catalog, Calibration], Job]
+    rehearsed: Callable[[ClusterTrial, Catalog, Calibration, Rehearsed], Job] | None = None
     """Returns the job of what was rehearsed; None: rehearsals of it are not simulated."""
     without: tuple[str, ...] = ()
     """Mechanisms of the simulator that a rehearsal's client does not have."""
@@ -149,12 +149,9 @@ def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:
     yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
 
 
-def outside(trial: Trial, catalog: Catalog, calibration: Calibration) -> list[str]:
+def outside(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> list[str]:
     """Return in what a trial lies outside the calibrated range, in words."""
-    spec = trial.spec
-    if spec.cluster is None:
-        return calibration.outside(trial, None)
-    beyond = calibration.outside(trial, catalog.vms[spec.cluster.vm].series_name)
+    beyond = calibration.outside(spec, catalog.vms[spec.cluster.vm].series_name)
     return [*beyond, *unmeasured(spec, catalog, calibration)]
 
 
@@ -213,14 +210,14 @@ def _dumped(part: Profile) -> Job:
     return known[1]
 
 
-def delays(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def delays(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return how long a message is on its way: a fixed time and the mean of what comes on top.
 
     The network that the experiment names comes before that of the calibration.
     """
     mean = calibration.fact("one_way_ns")
-    if spec.the_cluster.network is not None:
-        named = catalog.networks[spec.the_cluster.network]
+    if spec.cluster.network is not None:
+        named = catalog.networks[spec.cluster.network]
         ways = {"within_zone": way(named.within_zone), "between_zones": way(named.between_zones)}
         return {"one_way_ns": sum(ways["within_zone"].values()), **ways}
     if "spread_ns" not in calibration.physical:
@@ -261,14 +258,14 @@ def network(mbit_per_s: int | None) -> int | None:
     return None if mbit_per_s is None else mbit_per_s * 10**6 // 8
 
 
-def sizes_of(spec: TrialSpec, catalog: Catalog, scale: Fraction) -> Sizes:
+def sizes_of(spec: ClusterTrial, catalog: Catalog, scale: Fraction) -> Sizes:
     """Return what the memory of a server is planned from."""
-    memory = int((catalog.vms[spec.the_cluster.vm].facts.mem_gib or 0) * GIB)
-    return Sizes(memory_bytes=memory, scale=scale, nodes=spec.the_cluster.nodes)
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
+    return Sizes(memory_bytes=memory, scale=scale, nodes=spec.cluster.nodes)
 
 
 def servers(
-    spec: TrialSpec,
+    spec: ClusterTrial,
     catalog: Catalog,
     calibration: Calibration,
     scale: Fraction,
@@ -278,7 +275,7 @@ def servers(
 
     `log_volumes`: where the log may lie, the first that there is. The page cache is not among them.
     """
-    cluster = spec.the_cluster
+    cluster = spec.cluster
     vm = catalog.vms[cluster.vm].facts
     client = catalog.vms[spec.client.vm or cluster.vm].facts
     data = cluster.device_of("data")
@@ -315,7 +312,7 @@ def _left_by_fill(state: str) -> str:
     return "written" if state == AS_LEFT else state
 
 
-def course(spec: TrialSpec) -> Job:
+def course(spec: ClusterTrial) -> Job:
     """Return when a load ends, and from when on it counts: a part of `workload`."""
     work, stop = spec.workload, spec.workload.stop
     duration_s = stop.duration_s if stop else None
@@ -331,18 +328,18 @@ def course(spec: TrialSpec) -> Job:
     }
 
 
-def alone(spec: TrialSpec, place: str, title: str) -> Iterator[Problem]:
+def alone(spec: ClusterTrial, place: str, title: str) -> Iterator[Problem]:
     """Yield why a trial of a server does not begin with what another trial left."""
     if AS_LEFT in (spec.before.page_cache, spec.before.host_cache) and not spec.events:
         rule = f"a simulated trial of {title} begins by itself: no trial has left it a cache"
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
-    if spec.procedure is not None and spec.procedure.searches:
+    if spec.procedure.searches:
         rule = "the search for a rate simulates Cassandra so far"
         yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
 
 
-def load_of(spec: TrialSpec, calibration: Calibration) -> Job:
+def load_of(spec: ClusterTrial, calibration: Calibration) -> Job:
     """Return how a trial's operations of rows arrive."""
     load = spec.workload.load
     if load is None or load.rate_per_s is None:
@@ -356,9 +353,9 @@ def load_of(spec: TrialSpec, calibration: Calibration) -> Job:
     }
 
 
-def with_sizes(spec: TrialSpec, share: Share) -> TrialSpec:
+def with_sizes(spec: ClusterTrial, share: Share) -> ClusterTrial:
     """Return a trial with volumes as large as they were in its rehearsal."""
-    cluster = spec.the_cluster
+    cluster = spec.cluster
     volumes = {
         name: volume.model_copy(
             update={"size_bytes": int(share.volume_bytes[cluster.device_of(name)].here)}
@@ -373,11 +370,11 @@ OWN_CLIENT = ("client_read_cpu_ns", "client_write_cpu_ns", "client_byte_ps", "cl
 """Parameters of the studies' client that cost time in the simulator even when it never queues."""
 
 
-def take_place(job: Job, spec: TrialSpec, there: Rehearsed) -> None:
+def take_place(job: Job, spec: ClusterTrial, there: Rehearsed) -> None:
     """Give a server's job the kernel, network, client and course of a rehearsal."""
     job["cluster"]["kernel"] = there.kernel
     job["cluster"]["pages_counted_every_ns"] = there.pages_counted_every_ns
-    if spec.the_cluster.network is None:
+    if spec.cluster.network is None:
         job["network"] = there.network
     job["parameters"] = own_client(job["parameters"])
     job["workload"] |= there.course

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 from disklab.spec.model import Dataset, Sysbench, Tpcc
 
 Json = dict[str, Any]
@@ -126,7 +126,7 @@ COMMIT_READS = statement()
 """A transaction that wrote nothing ends in the SQL layer."""
 
 
-def of_rows(spec: TrialSpec, dataset: Dataset) -> dict[str, list[Json]]:
+def of_rows(spec: ClusterTrial, dataset: Dataset) -> dict[str, list[Json]]:
     """Return the statements of each kind of operation of rows; each commits by itself."""
     values = dataset.columns * dataset.column_bytes
     most = spec.workload.scan_rows
@@ -171,7 +171,7 @@ def _locked(access: Json) -> Json:
     return {**access, "kind": "lock"} if access.get("written_bytes") == LOCK_BYTES else access
 
 
-def writes(spec: TrialSpec) -> bool:
+def writes(spec: ClusterTrial) -> bool:
     """Return whether a trial changes rows."""
     work = spec.workload
     if work.operations is not None:

@@ -28,7 +28,7 @@ from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import Step
 from disklab.procedures.turn import Turn
 from disklab.results import TrialResult
-from disklab.spec import Cluster, TrialSpec
+from disklab.spec import Cluster, ClusterTrial
 from disklab.spec.timetable import CLIENT
 from disklab.telemetry import Source
 from disklab.telemetry.judgement import FULL_MACHINE, MOST_STEAL
@@ -248,7 +248,7 @@ class ExistingBedHosts:
     time_dilation: int = 1
 
     @contextmanager
-    def taking(self, step: Step, spec: TrialSpec, bed: Bed) -> Iterator[None]:
+    def taking(self, step: Step, spec: ClusterTrial, bed: Bed) -> Iterator[None]:
         """Let the hosts know before and after whether data are full; change what may be changed."""
         if step in ("empty", "fill"):
             self.remember(bed, "changing")
@@ -264,8 +264,8 @@ class ExistingBedHosts:
         if step in ("empty", "fill", "settle"):
             self.remember(bed, bed.state.data)
 
-    def _change_read_ahead(self, spec: TrialSpec, bed: Bed) -> None:
-        asked = spec.the_cluster.volumes[DATA].read_ahead_bytes
+    def _change_read_ahead(self, spec: ClusterTrial, bed: Bed) -> None:
+        asked = spec.cluster.volumes[DATA].read_ahead_bytes
         for node in self.hosted:
             name, folder = node.machine.name, str(node.folder)
             settings.ask_read_ahead(name, node.machine, folder, asked, self.journal)

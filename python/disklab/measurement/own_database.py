@@ -38,7 +38,8 @@ from disklab.procedures.conditions import BedState
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Run, TrialResult
-from disklab.spec import Experiment, Refusal, Trial, TrialSpec
+from disklab.spec import ClusterTrial, Experiment, Refusal, Trial, TrialSpec
+from disklab.spec.amounts import only
 from disklab.spec.timetable import CLIENT, LINK_KINDS
 
 KEPT_SECRET = ".disklab-secret"  # noqa: S105 - the name of a file
@@ -81,23 +82,23 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts)
 
 def nodes_of(trial: Trial) -> int:
     """Return how many hosts a trial's database is on."""
-    return trial.spec.the_cluster.nodes
+    return trial.spec.nodes
 
 
 def volumes_apart(trial: Trial) -> list[str]:
     """Return the volumes of a node that lie on devices of their own, the data's first."""
-    cluster = trial.spec.the_cluster
+    cluster = only(ClusterTrial, trial.spec).cluster
     names = [name for name in cluster.volumes if cluster.device_of(name) == name]
     return [DATA, *(name for name in names if name != DATA)]
 
 
 def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
-    spec = trial.spec
+    spec = only(ClusterTrial, trial.spec)
     place = experiment.document.place
-    if spec.the_database.engine not in ENGINES:
+    if spec.database.engine not in ENGINES:
         rule = f"on hosts disklab builds {', '.join(ENGINES)} only"
         way_out = "rehearse it on this machine, or predict it"
-        return Refusal(place(("database", "engine")), spec.the_database.engine, rule, way_out)
+        return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
         rule = f"client hosts make loads of {' and '.join(SENT)} only: they have no other program"
         way_out = "take the hosts of role client out of the hosts file; the load comes from here"
@@ -317,7 +318,7 @@ class OwnDatabaseStage(ClusterStage):
             beside = self._nests(spots, nodes, undo)
             # Of machines that are the same, the smallest decides for all nodes.
             sizes = [int(facts(node.machine).get("memory_bytes", 0)) for node in nodes]
-            heap_bytes = turn.spec.the_database.jvm.heap_bytes
+            heap_bytes = turn.on_cluster.database.jvm.heap_bytes
             request = request_of(turn, Sizes(memory_bytes=min(sizes), heap_bytes=heap_bytes))
             if kept is not None:
                 secret = nodes[0].machine.files.read(nodes[0].folder / KEPT_SECRET)
@@ -356,7 +357,7 @@ class OwnDatabaseStage(ClusterStage):
                 # The volume of the tables may be called otherwise: `groups` can say so.
                 volume = spot.volume if name == DATA else name
                 directory = self._directory(turn, spot, (name, volume), say, undo)
-                own, token = folders.new_name(str(turn.spec.database and turn.spec.database.engine))
+                own, token = folders.new_name(str(turn.spec.engine))
                 path = PurePosixPath(directory) / own
                 say(f"{spot.host}: making {path}")
                 change = self.journal.note(spot.host, "remove_database", str(path), before=token)
@@ -385,7 +386,7 @@ class OwnDatabaseStage(ClusterStage):
         volume, machine = self.hosts.file.hosts[spot.host].volumes[known], self.machines[spot.host]
         if volume.directory is not None:
             return volume.directory
-        filesystem = turn.spec.the_cluster.volumes[asked].filesystem
+        filesystem = turn.on_cluster.cluster.volumes[asked].filesystem
         say(f"{spot.host}: making and mounting {filesystem} for {known}")
         place = self.hosts.place("hosts", spot.host, "volumes", known)
         directory, changes = format_and_mount(machine, volume, filesystem, self.journal, place)
@@ -419,14 +420,14 @@ class OwnDatabaseStage(ClusterStage):
         nodes: Sequence[Hosted],
         state: dict[str, Any],
     ) -> tuple[Bed, ExistingBedHosts]:
-        cluster = turn.spec.the_cluster
+        cluster = turn.on_cluster.cluster
 
         def may_change(node: Hosted, what: str) -> bool:
             return what in self.hosts.file.hosts[node.machine.name].may_change
 
         volume, undo = cluster.volumes[DATA], ExitStack()
         may = all(may_change(node, "read_ahead") for node in nodes)
-        compiles = facts_of(turn.spec.the_database.engine).compiles
+        compiles = facts_of(turn.on_cluster.database.engine).compiles
         hosts = ExistingBedHosts(
             hosted=nodes,
             clients=self.clients,
@@ -449,7 +450,7 @@ class OwnDatabaseStage(ClusterStage):
 
 def _doubts(turn: Turn, nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what else of the nodes' hosts than their disks was the limit."""
-    cluster = turn.spec.the_cluster
+    cluster = turn.on_cluster.cluster
     vm = load_catalog().vms.get(cluster.vm)
     for one in nodes:
         yield from doubts(one, None if vm is None else vm.facts.net_mbit_per_s)

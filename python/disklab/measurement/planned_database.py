@@ -18,7 +18,8 @@ from disklab.measurement.hosts_file import Hosts, Volume
 from disklab.measurement.machines_of import needed
 from disklab.measurement.own_database import volumes_apart
 from disklab.measurement.settings import DATA, DROP_CACHES, Placed, may_drop_page_cache
-from disklab.spec import Trial
+from disklab.spec import ClusterTrial, Trial
+from disklab.spec.amounts import only
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _unfit(
     if not goes_on:
         reason = why_not(machine, hosts.file.hosts[names[0]].volumes[names[1]], place)
         yield from () if reason is None else (reason,)
-    kinds = {one.filesystem for one in trial.spec.the_cluster.volumes.values()}
+    kinds = {one.filesystem for one in only(ClusterTrial, trial.spec).cluster.volumes.values()}
     yield from missing_mkfs(hosts.place("hosts", names[0]), kinds, machine)
 
 

@@ -133,7 +133,7 @@ class RunningDatabaseStage(ClusterStage):
     def make(self, turn: Turn, site: Site, say: Progress) -> tuple[Bed, ExistingBedHosts]:
         """Make our tables in it."""
         del site
-        spec = turn.spec
+        spec = turn.on_cluster
         namespace = namespace_of(self.run.info.id)
         # Nothing is sized: the memory is the server's.
         request = replace(request_of(turn, Sizes(memory_bytes=0)), keyspace=namespace)
@@ -145,7 +145,7 @@ class RunningDatabaseStage(ClusterStage):
             undo.callback(database.stop)
             say(f"making {namespace}")
             database.start()
-            volume = spec.the_cluster.volumes[spec.the_cluster.device_of("data")]
+            volume = spec.cluster.volumes[spec.cluster.device_of("data")]
             state = BedState(
                 data="empty",
                 settled=True,

@@ -14,7 +14,7 @@ from disklab.events import Emit, PhaseStarted
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.hosts_file import Host, Hosts, Volume
 from disklab.measurement.journal import Journal, setting
-from disklab.spec import Experiment, Refusal, Trial, TrialSpec
+from disklab.spec import ClusterTrial, Experiment, Refusal, Trial, TrialSpec
 
 # Which host measures which trial, and which trials the site cannot have.
 #
@@ -127,8 +127,6 @@ def fixed_parts(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
     """Return what disklab cannot change of a host, by key, as a trial asks for it."""
     if spec.cluster is not None:
         return _fixed_of_cluster(spec, host, volume)
-    if spec.device is None:
-        return {}
     asked = spec.device.volume
     parts: dict[str, Any] = {
         "device.vm": spec.device.vm,
@@ -143,9 +141,9 @@ def fixed_parts(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
     return parts
 
 
-def _fixed_of_cluster(spec: TrialSpec, host: Host, volume: Volume) -> dict[str, Any]:
-    parts: dict[str, Any] = {"cluster.vm": spec.the_cluster.vm}
-    for name, asked in spec.the_cluster.volumes.items():
+def _fixed_of_cluster(spec: ClusterTrial, host: Host, volume: Volume) -> dict[str, Any]:
+    parts: dict[str, Any] = {"cluster.vm": spec.cluster.vm}
+    for name, asked in spec.cluster.volumes.items():
         parts[f"cluster.volumes.{name}.disks"] = asked.disks
         parts[f"cluster.volumes.{name}.caching"] = asked.caching
         parts[f"cluster.volumes.{name}.stripe"] = asked.chunk_bytes

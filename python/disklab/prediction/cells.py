@@ -24,7 +24,8 @@ from disklab.databases.simulating import (
     replayed,
 )
 from disklab.errors import Problem, UserError
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import DeviceTrial, Trial, TrialSpec
+from disklab.spec.amounts import only
 from disklab.spec.model import Fio, FioSection
 from disklab.spec.replay import Replay, TraceReplay
 
@@ -44,10 +45,10 @@ def job_of(trial: Trial) -> Job:
     """Return the job of a trial."""
     if trial.replay is not None:
         return trace_job(trial.spec, trial.replay)
-    return device_job(trial.spec)
+    return device_job(only(DeviceTrial, trial.spec))
 
 
-def device_job(spec: TrialSpec) -> Job:
+def device_job(spec: DeviceTrial) -> Job:
     """Return the job of a device under fio."""
     fio, stop = spec.workload.the(Fio), spec.workload.the_stop
     host = host_profile(spec)
@@ -74,9 +75,9 @@ READ_AHEAD_BYTES = 128 * 1024
 """Of a sequential reader, where the file says nothing. **Source:** Linux's `VM_READAHEAD_PAGES`."""
 
 
-def section_job(fio: FioSection, spec: TrialSpec, room_bytes: int) -> Job:
+def section_job(fio: FioSection, spec: DeviceTrial, room_bytes: int) -> Job:
     """Return one section as the simulator takes it, in files of at most so many bytes."""
-    volume, block = spec.the_device.volume, fio.block_bytes
+    volume, block = spec.device.volume, fio.block_bytes
     jobs, depth = fio.load
     job: Job = {
         "random": fio.random,
@@ -139,22 +140,22 @@ def prepare(
     trial: Trial, catalog: Catalog, calibration: Calibration | None, place: str
 ) -> Prepared:
     """Return the job of a trial, or why there is none. `place`: the file, for the reasons."""
-    spec = trial.spec
-    model = model_of(spec)
-    reasons = [*(not_modelled(spec, place) if model is None else model.unmodelled(spec, place))]
-    if reasons:
-        return Prepared(None, tuple(reasons))
-    if model is None:
+    spec, model = trial.spec, model_of(trial.spec)
+    if spec.cluster is None or model is None:
+        if reasons := tuple(not_modelled(spec, place)):
+            return Prepared(None, reasons)
         notes = tuple(trial.replay.notes()) if trial.replay is not None else ()
         return Prepared({"device": job_of(trial)}, (), notes)
-    known = calibration or package_calibration(spec.the_database.engine)
-    warnings = tuple(model.warnings(trial, catalog, known))
+    if reasons := tuple(model.unmodelled(spec, place)):
+        return Prepared(None, reasons)
+    known = calibration or package_calibration(spec.database.engine)
+    warnings = tuple(model.warnings(spec, catalog, known))
     return Prepared({model.key: model.job(spec, catalog, known)}, (), warnings)
 
 
 def model_of(spec: TrialSpec) -> Simulated | None:
     """Return what makes jobs of a trial's database; None: it has none, or none is simulated."""
-    return simulated_of(spec.database.engine) if spec.database is not None else None
+    return simulated_of(spec.engine) if spec.engine is not None else None
 
 
 def breaking_of(trial: Trial) -> Breaking | None:

@@ -75,9 +75,9 @@ def prepare_rehearsed(
     spec = trial.here
     model = model_of(spec)
     rehearsed = model.rehearsed if model is not None else None
-    if model is None or rehearsed is None:
+    if spec.cluster is None or model is None or rehearsed is None:
         reasons = [*not_modelled(spec, place)]
-        if spec.cluster is None or spec.database is None:
+        if spec.cluster is None:
             rule, way_out = "a device has no parameters to fit", "name a cluster's experiment"
             reasons.append(Problem(f"{place}: device", "", rule, way_out))
         return Prepared(None, tuple(reasons))

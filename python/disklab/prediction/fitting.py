@@ -255,7 +255,7 @@ def evaluate(
         predicted[answer["cell"]] = {
             "ops/s": answer["ops_per_s"],
             **answer["latency_ms"],
-            **sql_figures(answer, spec.cluster.nodes if spec.cluster else 1),
+            **sql_figures(answer, spec.nodes),
         }
     errors = [
         WEIGHTS[figure] * math.log(max(told[figure], 1e-9) / value)

@@ -18,7 +18,7 @@ from disklab.databases.simulating import NS_PER_S, Breaking, with_credits
 from disklab.engine.process import Workers, simulate
 from disklab.prediction.cells import breaking_of, database_part, with_part
 from disklab.results import Yearly
-from disklab.spec import TimedEvent, Trial
+from disklab.spec import ClusterTrial, TimedEvent, Trial
 from disklab.spec.timetable import Failures
 from disklab.spec.timetable_checks import lost_with_vm
 
@@ -251,7 +251,7 @@ def yearly_costs(
     stating = {
         index: (broken, failures)
         for index, broken in _breakable(runnable).items()
-        if (failures := broken.trial.spec.failures) and _experiments(broken, failures)
+        if (failures := broken.spec.failures) and _experiments(broken, failures)
     }
     asked = [
         {**job, "cell": 2 * index + number, "seed": seed, "fidelity": "full"}
@@ -315,7 +315,7 @@ def rebuild_times(
 class _Breakable:
     """A trial whose database replaces nodes, in the simulator too."""
 
-    trial: Trial
+    spec: ClusterTrial
     job: Job
     breaking: Breaking
 
@@ -332,7 +332,7 @@ class _Breakable:
         spent = {"host": with_credits(given["cluster"]["host"], 0.0)}
         whole_s = at_s + WINDOW_S
         load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
-        database = self.trial.spec.the_database
+        database = self.spec.database
         return with_part(
             self.job,
             {
@@ -345,9 +345,9 @@ class _Breakable:
 
 def _breakable(runnable: Mapping[int, tuple[Trial, Job]]) -> dict[int, _Breakable]:
     return {
-        index: _Breakable(trial, job, breaking)
+        index: _Breakable(trial.spec, job, breaking)
         for index, (trial, job) in runnable.items()
-        if (breaking := breaking_of(trial)) and breaking.replaces
+        if trial.spec.cluster and (breaking := breaking_of(trial)) and breaking.replaces
     }
 
 
@@ -356,7 +356,7 @@ def _experiments(one: _Breakable, failures: Failures) -> list[tuple[int, Job]]:
 
     None: no stated failure can happen to it.
     """
-    own = lost_with_vm(one.trial.spec)
+    own = lost_with_vm(one.spec)
     found = []
     if failures.vm_lost_per_year if own else failures.disk_lost_per_year:
         found.append((0, one.broken(REPLACED, BROKEN_S)))
@@ -392,8 +392,8 @@ USUAL_MEMTABLE_BYTES = (2 << 30) / 3
 
 
 def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Yearly:
-    spec, delays = one.trial.spec, one.breaking.delays
-    cluster, database = spec.the_cluster, spec.the_database
+    spec, delays = one.spec, one.breaking.delays
+    cluster, database = spec.cluster, spec.database
     replaced_s = delays.start_s + delays.join_s + times.rebuilt_s
     started_s = delays.start_s + times.replayed_s
     own = lost_with_vm(spec)

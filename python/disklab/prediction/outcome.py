@@ -178,7 +178,7 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         factors=dict(trial.factors),
         warnings=notes,
         ops_per_s=answer["ops_per_s"],
-        nodes=trial.spec.cluster.nodes if trial.spec.cluster else 1,
+        nodes=trial.spec.nodes,
         loop=loop_of(trial),
         latency_ms=answer["latency_ms"],
         tail_ms=answer.get("tail", {}),

@@ -326,9 +326,10 @@ def _of_ways(carried: Mapping[Key, tuple[Speed, Speed]]) -> Iterator[Unknown]:
 
 
 def _outside(trial: Trial, calibration: Calibration) -> bool:
-    cluster = trial.spec.cluster
-    vm = load_catalog().vms[cluster.vm] if cluster else None
-    return bool(calibration.outside(trial, vm.series_name if vm else None))
+    spec = trial.spec
+    if spec.cluster is None:
+        return False
+    return bool(calibration.outside(spec, load_catalog().vms[spec.cluster.vm].series_name))
 
 
 def _of_calibration(calibration: Calibration, spec: TrialSpec, job: Job) -> Iterator[Unknown]:

@@ -21,6 +21,7 @@ from disklab.hosts.filesystem import Filesystem
 from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.promise import Placement
 from disklab.results import TrialResult, reference_runs
+from disklab.spec.amounts import only
 from disklab.spec.model import Fio
 from disklab.spec.timetable_checks import DEFAULT_DURATION_S
 from disklab.traces import SECTOR_BYTES
@@ -159,7 +160,7 @@ def read_experiment(path: Path) -> DeviceExperiment:
 
 def trial_of(trial: spec.Trial) -> Trial:
     """Return a trial as the probe measures it."""
-    device, work = trial.spec.the_device, trial.spec.workload
+    device, work = only(spec.DeviceTrial, trial.spec).device, trial.spec.workload
     fio = work.the(Fio)
     only_predicted(fio)
     return Trial(
@@ -175,7 +176,7 @@ def trial_of(trial: spec.Trial) -> Trial:
 
 def disk_of(trial: spec.Trial) -> Disk:
     """Return the disk of a device experiment's trial."""
-    device = trial.spec.the_device
+    device = only(spec.DeviceTrial, trial.spec).device
     volume = device.volume
     return Disk(volume.disks, device.vm, volume.caching, device.host_cache_bytes, volume.latency)
 

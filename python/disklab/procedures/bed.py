@@ -14,7 +14,7 @@ from disklab.hosts.protocol import Node
 from disklab.procedures.breaking import Conductor, Ground
 from disklab.procedures.conditions import BedState, HostCache, Step
 from disklab.procedures.jobs import LEAST_CLIENTS
-from disklab.spec import Cluster, TrialSpec
+from disklab.spec import Cluster, ClusterTrial
 from disklab.telemetry import Source
 from disklab.workloads.protocol import Begin, Load, Target, Workload
 
@@ -34,7 +34,7 @@ class BedHosts(Protocol):
     """Seconds of this machine for each second of its hosts while a trial's load runs. Fills and
     conditions go at full speed: how long they take is nobody's result."""
 
-    def taking(self, step: Step, spec: TrialSpec, bed: Bed) -> AbstractContextManager[None]:
+    def taking(self, step: Step, spec: ClusterTrial, bed: Bed) -> AbstractContextManager[None]:
         """Take the hosts' part of a step, before or after the database's inside the block."""
 
     def far_ahead(self, bed: Bed) -> AbstractContextManager[None]:
@@ -77,7 +77,7 @@ class Bed:
     """How the page cache was dropped the last time, and what was left."""
 
     def take(
-        self, step: Step, spec: TrialSpec, workload: Workload, on_progress: OnProgress
+        self, step: Step, spec: ClusterTrial, workload: Workload, on_progress: OnProgress
     ) -> None:
         """Take one step towards the condition of a trial, and note where that leads."""
         with self.hosts.taking(step, spec, self):

@@ -29,7 +29,7 @@ from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.conditions import BedState
 from disklab.procedures.emulated_hosts import EmulatedBedHosts
 from disklab.procedures.turn import Turn
-from disklab.spec import Cluster, Trial, TrialSpec, newcomers
+from disklab.spec import Cluster, ClusterTrial, Trial, newcomers
 from disklab.spec.timetable import CLIENT, cluster_on, zone_of
 from disklab.workloads.rows import WARM_UP_TABLE
 
@@ -60,7 +60,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
     `prefix` begins the names of its hosts; no other host of this machine has such names.
     Raises UserError, MachineError or EngineError; then nothing is left.
     """
-    trial, spec = turn.trial, turn.spec
+    trial, spec = turn.trial, turn.on_cluster
     with ExitStack() as undo:
         nodes: list[Node] = []
         asked = clusters_of(spec)
@@ -78,7 +78,7 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
         groups = [_group(node.name, site.places.database(node.name)) for node in nodes]
         request = request_of(turn, sizes_of(turn, site.catalog))
         network = None
-        if spec.the_cluster.network is not None:
+        if spec.cluster.network is not None:
             say("hosts in namespaces, and the network between them")
             network = network_of(asked, prefix, nodes, site)
             undo.callback(network.close)
@@ -98,10 +98,10 @@ def build(turn: Turn, prefix: str, site: Site, say: Progress) -> Bed:
             time_dilation=trial.share.time_dilation,
             groups=groups,
             network=network,
-            data_device=spec.the_cluster.device_of("data"),
+            data_device=spec.cluster.device_of("data"),
             memory_of=partial(_memory_bytes, catalog=site.catalog),
             names=tuple(asked),
-            later=len(asked) - spec.the_cluster.nodes,
+            later=len(asked) - spec.cluster.nodes,
         )
         compiles = facts_of(request.engine).compiles
         state = first_state(spec, nodes)
@@ -119,7 +119,7 @@ class _Made:
 
 
 def _node_places(
-    spec: TrialSpec, asked: Mapping[str, Cluster], made: _Made, site: Site
+    spec: ClusterTrial, asked: Mapping[str, Cluster], made: _Made, site: Site
 ) -> Iterator[NodePlace]:
     parts = zip(made.nodes, made.addresses, made.groups, strict=True)
     for number, ((name, own), (node, address, group)) in enumerate(
@@ -133,14 +133,14 @@ def _node_places(
             log_dir=site.logs(node.name),
             group=group,
             host=ThisMachine(None if made.network is None else made.network[name]),
-            comes_later=number >= spec.the_cluster.nodes,
-            memory_bytes=_other_memory(spec.the_cluster, own, site.catalog),
+            comes_later=number >= spec.cluster.nodes,
+            memory_bytes=_other_memory(spec.cluster, own, site.catalog),
         )
 
 
-def clusters_of(spec: TrialSpec) -> dict[str, Cluster]:
+def clusters_of(spec: ClusterTrial) -> dict[str, Cluster]:
     """Return each host by its node's name, those of newcomers last: a cluster of nodes like it."""
-    cluster = spec.the_cluster
+    cluster = spec.cluster
     found = {f"n{number + 1}": cluster for number in range(cluster.nodes)}
     for number, name in newcomers(spec.events).items():
         found[name] = cluster_on(cluster, spec.events[number].host)
@@ -208,7 +208,7 @@ def network_of(
 
 def node_wish(trial: Trial, name: str, cluster: Cluster | None = None) -> NodeWish:
     """Return the host of a node: the trial's VM and devices, scaled; or those of `cluster`."""
-    cluster = cluster or trial.spec.the_cluster
+    cluster = cluster or trial.spec.cluster
     return NodeWish(
         name=name,
         vm=cluster.vm,
@@ -236,14 +236,14 @@ def volumes_in_words(wish: NodeWish) -> str:
     return f"{wish.vm} with {', '.join(shown)}"
 
 
-def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
+def node_folders(spec: ClusterTrial, node: Node) -> dict[str, Path]:
     """Return where each volume of the database is mounted.
 
     A volume without a device of its own is left out: the database then puts it beside the data.
     """
-    folders = {"data": node.volumes[spec.the_cluster.device_of("data")]}
-    for name in spec.the_cluster.volumes:
-        folder = node.volumes[spec.the_cluster.device_of(name)]
+    folders = {"data": node.volumes[spec.cluster.device_of("data")]}
+    for name in spec.cluster.volumes:
+        folder = node.volumes[spec.cluster.device_of(name)]
         if folder != folders["data"]:
             folders[name] = folder
     return folders
@@ -251,29 +251,29 @@ def node_folders(spec: TrialSpec, node: Node) -> dict[str, Path]:
 
 def sizes_of(turn: Turn, catalog: Catalog) -> Sizes:
     """Return how large the database of a turn is on emulated hosts."""
-    trial, spec = turn.trial, turn.spec
+    trial, spec = turn.trial, turn.on_cluster
     return Sizes(
-        memory_bytes=_memory_bytes(spec.the_cluster.vm, catalog),
+        memory_bytes=_memory_bytes(spec.cluster.vm, catalog),
         scale=Fraction(trial.share.scale),
         nodes=len(clusters_of(spec)),
         time_dilation=trial.share.time_dilation,
-        heap_bytes=spec.the_database.jvm.heap_bytes,
+        heap_bytes=spec.database.jvm.heap_bytes,
     )
 
 
 def request_of(turn: Turn, sizes: Sizes) -> Request:
     """Return the database that a turn and the others of its bed ask for."""
-    spec = turn.spec
+    spec = turn.on_cluster
     rows = spec.dataset if spec.workload.kind == "rows" else None
     return Request(
-        engine=spec.the_database.engine,
-        version=spec.the_database.version,
+        engine=spec.database.engine,
+        version=spec.database.version,
         sizes=sizes,
-        replication_factor=spec.the_database.replication_factor,
-        settings=spec.the_database.settings,
-        table=spec.the_database.table.model_dump(by_alias=True, exclude_none=True),
-        collector=spec.the_database.jvm.collector,
-        tls=spec.the_database.tls,
+        replication_factor=spec.database.replication_factor,
+        settings=spec.database.settings,
+        table=spec.database.table.model_dump(by_alias=True, exclude_none=True),
+        collector=spec.database.jvm.collector,
+        tls=spec.database.tls,
         columns=rows.columns if rows else 0,
         row_bytes=rows.columns * rows.column_bytes if rows else 0,
         connections=turn.connections,
@@ -281,9 +281,9 @@ def request_of(turn: Turn, sizes: Sizes) -> Request:
     )
 
 
-def first_state(spec: TrialSpec, nodes: Sequence[Node]) -> BedState:
+def first_state(spec: ClusterTrial, nodes: Sequence[Node]) -> BedState:
     """Return the state of a bed that was just built for a trial."""
-    volume = spec.the_cluster.volumes[spec.the_cluster.device_of("data")]
+    volume = spec.cluster.volumes[spec.cluster.device_of("data")]
     bursting = any(node.has_credits(device) for node in nodes for device in node.attached)
     return BedState(
         data="empty",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 
 Step = Literal[
     "empty",
@@ -70,10 +70,10 @@ class BedState:
     credits: Credits = "none"
 
 
-def steps(state: BedState, spec: TrialSpec) -> list[Step]:
+def steps(state: BedState, spec: ClusterTrial) -> list[Step]:
     """Return what is to be done so that a trial, or a cold pass of it, can begin."""
     before = spec.before
-    volume = spec.the_cluster.volumes["data"]
+    volume = spec.cluster.volumes["data"]
     found: list[Step] = []
     if state.caching != volume.caching:
         # Before the fill: what is written then goes through the cache as it would in the cloud.
@@ -106,7 +106,7 @@ def steps(state: BedState, spec: TrialSpec) -> list[Step]:
     return found
 
 
-def _last(state: BedState, spec: TrialSpec, *, touched: bool) -> list[Step]:
+def _last(state: BedState, spec: ClusterTrial, *, touched: bool) -> list[Step]:
     """Return what comes right before the measurement. `touched`: the disks were, by other steps."""
     found: list[Step] = []
     if spec.before.page_cache == "cold":

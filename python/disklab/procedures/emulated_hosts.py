@@ -22,7 +22,7 @@ from disklab.hosts.protocol import Node
 from disklab.procedures.bed import Bed, empty_cache
 from disklab.procedures.breaking import Ground
 from disklab.procedures.conditions import Step
-from disklab.spec import Cluster, TrialSpec, Volume
+from disklab.spec import Cluster, ClusterTrial, Volume
 from disklab.telemetry import Disk, Emulator, Memory, Source
 from disklab.telemetry.sources import Metric, node_suffix
 from disklab.workloads.protocol import Begin, Load
@@ -121,7 +121,7 @@ class EmulatedBedHosts:
     """How many of them, the last ones, a timetable brings later."""
 
     @contextmanager
-    def taking(self, step: Step, spec: TrialSpec, bed: Bed) -> Iterator[None]:
+    def taking(self, step: Step, spec: ClusterTrial, bed: Bed) -> Iterator[None]:
         """Change disks and host caches."""
         yield
         # Those that come later are new hosts then, and may have other disks.
@@ -129,7 +129,7 @@ class EmulatedBedHosts:
             if step == "set credits":
                 node.set_credits(spec.before.credits_ratio)
             else:
-                self._take_on(node, step, spec.the_cluster.volumes["data"], bed)
+                self._take_on(node, step, spec.cluster.volumes["data"], bed)
         if step == "set credits":
             bed.note(credits=spec.before.credits_ratio)
 

@@ -146,7 +146,7 @@ def clients(spec: TrialSpec, threads: int | None = None) -> int:
 
 def most_clients(spec: TrialSpec) -> int:
     """Return how many clients there can be at once in any part of a trial."""
-    return clients(spec, spec.procedure.chosen.most_threads() if spec.procedure else None)
+    return clients(spec, spec.procedure.chosen.most_threads())
 
 
 def uses_up(spec: TrialSpec) -> bool:

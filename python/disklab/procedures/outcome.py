@@ -324,7 +324,7 @@ def loop_of(turn: Turn, notes: Notes) -> dict[str, Any]:
     """Return whether the loop was closed or open, and how much was offered."""
     load = turn.spec.workload.load
     if notes.threads is not None:
-        kind = turn.spec.the_procedure.kind
+        kind = turn.spec.procedure.kind
         return {"kind": "closed", "threads": notes.threads, "procedure": kind}
     if load is not None and load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": load.rate_per_s, "arrivals": load.arrivals}

@@ -77,7 +77,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
     """Bring the bed into the trial's condition. `stop`: when one pass of its load ends."""
     workload = turn.workload()
     uncounted = jobs.warm_up_of(turn.spec, turn.effort, turn.scale) or stop
-    for step in conditions.steps(bed.state, turn.spec):
+    for step in conditions.steps(bed.state, turn.on_cluster):
         phase, done = conditions.PHASES[step], 0
         with notes.phase(phase, conditions.WORDS.get(step, step)):
             if step in ("run the load", "warm up"):
@@ -88,7 +88,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
                 told = bed.run(workload, begin, notes.watcher("warm-up", None))
                 done = sum(one.count for one in told.operations.values())
             else:
-                bed.take(step, turn.spec, workload, notes.watcher("fill", None))
+                bed.take(step, turn.on_cluster, workload, notes.watcher("fill", None))
         if done:
             notes.count(phase, done)
     # A restart for a cold page cache has lost what the compiler knew.
@@ -140,10 +140,10 @@ def read_back_at_all(turn: Turn, bed: Bed, notes: Notes, known: KnownVersions | 
 
     What a quorum still hides, such as a replaced node that did not get a row, shows only so.
     """
-    database, spec = bed.database, turn.spec
+    database, spec = bed.database, turn.on_cluster
     if notes.recovery is None or not isinstance(database, Streaming) or not ends_whole(spec):
         return
-    if not facts_of(spec.the_database.engine).consistency_levels:
+    if not facts_of(spec.database.engine).consistency_levels:
         return
     check = turn.workload().check(bed.target, known, consistency="ALL")
     if check is None:
@@ -158,7 +158,7 @@ def note_versions(turn: Turn, notes: Notes, seen: SeenVersions) -> None:
     """Note how many reads beside the load were stale, and at which consistency level."""
     if notes.recovery is None:
         return
-    database = turn.spec.the_database
+    database = turn.on_cluster.database
     level = database.consistency if facts_of(database.engine).consistency_levels else None
     notes.recovery = notes.recovery.model_copy(
         update={
@@ -185,7 +185,7 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
             done = bed.run(workload, begin, course)
             series.add(done)
             return done
-        cluster = turn.spec.the_cluster
+        cluster = turn.on_cluster.cluster
         conductor = Conductor(
             turn.spec.events,
             bed.hosts.ground(bed.database, cluster),
@@ -222,7 +222,7 @@ MOST_DEVIATIONS = 3.0
 
 def fixed_rate(turn: Turn, bed: Bed, notes: Notes) -> Series:
     """Offer the trial's rate; say when it was not achieved."""
-    rate_per_s = only(Fixed, turn.spec.the_procedure.chosen).rate_per_s
+    rate_per_s = only(Fixed, turn.spec.procedure.chosen).rate_per_s
     warm_up(turn, bed, notes)
     series = measure(turn, bed, notes)
     if series.operations < least_operations(rate_per_s * series.elapsed_s):
@@ -284,7 +284,7 @@ def variable_threads(turn: Turn, bed: Bed, notes: Notes) -> Series:
 
     When the fewest miss it already, they are measured, with a warning.
     """
-    variable = only(Variable, turn.spec.the_procedure.chosen)
+    variable = only(Variable, turn.spec.procedure.chosen)
     target = f"{variable.median_latency_ms:g} ms at most {variable.pending_compactions} pending"
     warm_up(turn, bed, notes)
     prepare(turn, bed, notes, jobs.steady_stop(turn.spec, turn.effort))

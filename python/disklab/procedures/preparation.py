@@ -296,10 +296,10 @@ def _engine_problems(
 def planned_places(turn: Turn) -> list[NodePlace]:
     """Return places as the nodes of a turn will have them; nothing of them is there yet."""
     folder = Path("/nonexistent")
-    volumes = {name: folder / name for name in turn.spec.the_cluster.volumes}
+    volumes = {name: folder / name for name in turn.on_cluster.cluster.volumes}
     return [
         NodePlace(f"n{number}", f"127.0.0.{number}", volumes, folder / "run", folder / "logs")
-        for number in range(1, turn.spec.the_cluster.nodes + 1)
+        for number in range(1, turn.spec.nodes + 1)
     ]
 
 

@@ -30,6 +30,8 @@ from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
 from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
 from disklab.results import Telemetry as TelemetryRecord
+from disklab.spec import DeviceTrial
+from disklab.spec.amounts import only
 from disklab.spec.replay import Replay, TraceReplay, loop_of, record_of
 from disklab.telemetry.gaps import Gaps
 from disklab.traces import Trace
@@ -206,7 +208,7 @@ def most_written_bytes(turns: Iterable[Turn]) -> int:
 
 def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Make the disk, replay, remove the disk; return the result."""
-    wanted, device = ReplayTurn(turn), turn.trial.spec.the_device
+    wanted, device = ReplayTurn(turn), only(DeviceTrial, turn.trial.spec).device
     replay, volume = wanted.replay, device.volume
     trace = replay.placed.trace
     cached = device.host_cache_bytes

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from disklab.procedures.jobs import Effort, Seeds
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import ClusterTrial, Trial, TrialSpec
+from disklab.spec.amounts import only
 from disklab.workloads.protocol import Workload
 from disklab.workloads.rows import Rows
 from disklab.workloads.sysbench import Sysbench
@@ -14,7 +15,7 @@ from disklab.workloads.tpcc import Tpcc
 
 # Choosing the workload of a trial.
 
-WORKLOADS: dict[str, Callable[[TrialSpec, int, int], Workload]] = {
+WORKLOADS: dict[str, Callable[[ClusterTrial, int, int], Workload]] = {
     "rows": Rows,
     "sysbench": Sysbench,
     "tpcc": Tpcc,
@@ -22,7 +23,7 @@ WORKLOADS: dict[str, Callable[[TrialSpec, int, int], Workload]] = {
 """By `workload.kind`. fio runs on a device, without a database."""
 
 
-def workload_of(spec: TrialSpec, seed: int, time_dilation: int = 1) -> Workload:
+def workload_of(spec: ClusterTrial, seed: int, time_dilation: int = 1) -> Workload:
     """Return the workload of a trial as it is run here; `seed` is the run's.
 
     `time_dilation`: seconds of this machine for each second of the load, in whose time it is asked
@@ -60,16 +61,21 @@ class Turn:
     @property
     def procedure(self) -> str:
         """Which procedure measures it."""
-        return self.trial.spec.the_procedure.kind
+        return self.trial.spec.procedure.kind
 
     @property
     def spec(self) -> TrialSpec:
         """The trial with the figures of the share: what is really run."""
         return self.trial.here
 
+    @property
+    def on_cluster(self) -> ClusterTrial:
+        """The same, of a turn that has a bed. Raises WrongKindError for that of a device."""
+        return only(ClusterTrial, self.spec)
+
     def workload(self) -> Workload:
         """Return its load. Raises UserError for what that lacks on this machine."""
-        return workload_of(self.spec, self.seed, self.trial.share.time_dilation)
+        return workload_of(self.on_cluster, self.seed, self.trial.share.time_dilation)
 
     @property
     def scale(self) -> float:

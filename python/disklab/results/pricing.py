@@ -33,7 +33,7 @@ def cluster_price(
     if any(isinstance(price, NoPrice) for _, price in parts):
         return None
     each = sum(price.usd_per_month for _, price in parts if isinstance(price, Price))
-    return round(each * (spec.cluster.nodes if spec.cluster else 1), 2)
+    return round(each * spec.nodes, 2)
 
 
 def prices(
@@ -63,7 +63,7 @@ def _parts(
     catalog: Catalog, spec: TrialSpec, region: str, terms: PriceTerms
 ) -> Iterable[tuple[str, Price | NoPrice]]:
     """Yield what one node consists of."""
-    owner = spec.cluster or spec.the_device
+    owner = spec.machine
     yield owner.vm, vm_price(catalog, owner.vm, region=region, terms=terms)
     for *_, volume, _ in volumes_of(spec):
         price = volume_price(

@@ -29,6 +29,7 @@ from disklab.spec.model import (
     Observed,
     Rehearse,
     TrialSpec,
+    WrittenTrial,
 )
 from disklab.spec.patches import Factor, Level, Merge, combinations, factors_of
 from disklab.spec.replay import OwnReplay, Replay, replay_of
@@ -213,15 +214,8 @@ class Experiment:
 
     def _trial(self, cell: _Cell, portion: Portion, mode: Mode) -> Trial:
         problems = [*cell.problems, *self._timetable_problems(cell, portion, mode)]
-        database = cell.spec.database
-        if (
-            database is not None
-            and not portion.fewer_copies
-            and portion.nodes
-            < database.replication_factor
-            <= (cell.spec.cluster.nodes if cell.spec.cluster else 1)
-        ):
-            copies = database.replication_factor
+        copies = cell.spec.copies
+        if not portion.fewer_copies and portion.nodes < copies <= cell.spec.nodes:
             rule = (
                 f"replication factor {copies} needs {copies} nodes; this rehearsal has "
                 f"{portion.nodes}"
@@ -268,14 +262,13 @@ def portion_of(spec: TrialSpec, mode: Mode, wanted: Rehearse, compares_copies: b
     A database that stands in for the cluster's shows what one of its nodes does, and so does one
     node of a cluster all of whose trials have as many copies.
     """
-    full = spec.cluster.nodes if spec.cluster else 1
+    full = spec.nodes
     if mode != "rehearse":
         return Portion(nodes=full)
-    copies = spec.database.replication_factor if spec.database else 1
     engine = wanted.engine
-    stands_in = spec.database is not None and engine not in (None, spec.database.engine)
+    stands_in = spec.database is not None and engine not in (None, spec.engine)
     return Portion(
-        nodes=min(wanted.nodes or copies, full),
+        nodes=min(wanted.nodes or spec.copies, full),
         scale=wanted.scale,
         rate_scale=wanted.rate_scale,
         time_dilation=wanted.time_dilation,
@@ -348,7 +341,7 @@ def experiment_of(document: Document) -> Experiment:
     shared = set(cells[0].problems).intersection(*(cell.problems for cell in cells))
     # In their own order: that of a set differs from run to run.
     raise_all(problem for problem in cells[0].problems if problem in shared)
-    copies = {cell.spec.database.replication_factor for cell in cells if cell.spec.database}
+    copies = {cell.spec.copies for cell in cells}
     return Experiment(
         document,
         head.title,
@@ -400,7 +393,7 @@ def _check_baseline(document: Document, base: Located, problems: list[Problem]) 
     What is missing, or contradicts another key, may be a level's to mend: the trials tell.
     """
     try:
-        TrialSpec.model_validate(base.plain())
+        WrittenTrial.model_validate(base.plain())
     except ValidationError as error:
         for key, kind, problem in complaints(error, ExperimentFile, document, base):
             if kind == "extra_forbidden" or (kind != "missing" and base.at(key).mapping is None):
@@ -410,7 +403,7 @@ def _check_baseline(document: Document, base: Located, problems: list[Problem]) 
 def _validated(document: Document, tree: Located, problems: list[Problem]) -> TrialSpec | None:
     """Return a trial's spec with its defaults decided."""
     try:
-        spec = TrialSpec.model_validate(tree.plain())
+        spec = WrittenTrial.model_validate(tree.plain())
     except ValidationError as error:
         problems += [problem for _, _, problem in complaints(error, ExperimentFile, document, tree)]
         return None

@@ -64,7 +64,7 @@ def volumes_of(spec: TrialSpec) -> Iterator[_Device]:
             spec.device.volume,
             ("device", "volume"),
         )
-    if spec.cluster is not None:
+    else:
         for name, volume in spec.cluster.volumes.items():
             if spec.cluster.device_of(name) == name:
                 cluster = spec.cluster
@@ -242,18 +242,18 @@ def node_bytes(rows: int, dataset: Dataset, copies: int, nodes: int) -> float:
 
 def rows_that_fill(spec: TrialSpec, volume_bytes: int) -> int | None:
     """Return the rows that `fill` stands for; None: rows are given."""
-    dataset, cluster, database = spec.dataset, spec.cluster, spec.database
-    if dataset is None or dataset.fill_ratio is None or cluster is None or database is None:
+    dataset = spec.dataset
+    if dataset is None or dataset.fill_ratio is None:
         return None
-    total = dataset.fill_ratio * volume_bytes * cluster.nodes
-    return max(1, int(total / database.replication_factor / stored_row_bytes(dataset)))
+    total = dataset.fill_ratio * volume_bytes * spec.nodes
+    return max(1, int(total / spec.copies / stored_row_bytes(dataset)))
 
 
 def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     """Yield what full system and trial contradict each other in."""
-    cluster, database = spec.cluster, spec.database
-    if cluster is None or database is None:
+    if spec.cluster is None:
         return
+    cluster, database = spec.cluster, spec.database
     facts, kind = facts_of(database.engine), spec.workload.kind
     if kind not in facts.workloads:
         rule = f"{facts.title} can be asked for {', '.join(facts.workloads)}"
@@ -292,9 +292,10 @@ def _wrong_chunks(table: Table, site: Site) -> Iterator[Problem]:
 
 def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Problem]:
     """Yield why the data do not fit the data volume."""
-    cluster, database, dataset = spec.cluster, spec.database, spec.dataset
-    if cluster is None or database is None or dataset is None or dataset.rows is None:
+    dataset = spec.dataset
+    if spec.cluster is None or dataset is None or dataset.rows is None:
         return
+    cluster, database = spec.cluster, spec.database
     copies = database.replication_factor
     need = node_bytes(dataset.rows, dataset, copies, cluster.nodes)
     headroom = headroom_of(database.engine, database.table)

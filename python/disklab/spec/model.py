@@ -6,7 +6,7 @@ A field's alias is its key in the file; its name carries the unit of the number 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -676,8 +676,8 @@ class Rehearse(Part):
     """A database that stands in for the cluster's, where that one cannot be had."""
 
 
-class TrialSpec(Part):
-    """One trial: everything decided, every amount a number. The figures are the full system's."""
+class WrittenTrial(Part):
+    """What a file says of one trial, every amount a number: a part of it may be missing."""
 
     cluster: Cluster | None = None
     """The database's nodes. A device experiment has none."""
@@ -703,35 +703,68 @@ class TrialSpec(Part):
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
     cheapest that does it."""
 
-    @property
-    def the_cluster(self) -> Cluster:
-        """The cluster of a trial that is known to have one."""
-        return given(self.cluster, "cluster")
 
-    @property
-    def the_database(self) -> Database:
-        """The database of a trial that is known to have one."""
-        return given(self.database, "database")
+class _Decided(WrittenTrial):
+    """One trial: everything decided. The figures are the full system's."""
 
-    @property
-    def the_device(self) -> Device:
-        """The device of a trial that is known to have one."""
-        return given(self.device, "device")
-
-    @property
-    def the_procedure(self) -> Procedure:
-        """The procedure that the spec has decided on."""
-        return given(self.procedure, "procedure")
+    procedure: Procedure
 
     @property
     def variable(self) -> Variable | None:
         """The search that its procedure is; None: it is none."""
-        return self.procedure.variable if self.procedure else None
+        return self.procedure.variable
+
+
+class ClusterTrial(_Decided):
+    """A trial of a database on a cluster."""
+
+    cluster: Cluster
+    device: None = None
+    database: Database
+
+    @property
+    def machine(self) -> Cluster:
+        """What has the VM and its host cache."""
+        return self.cluster
+
+    @property
+    def nodes(self) -> int:
+        """How many database nodes there are."""
+        return self.cluster.nodes
+
+    @property
+    def copies(self) -> int:
+        """How many copies of a row there are."""
+        return self.database.replication_factor
+
+    @property
+    def engine(self) -> str:
+        """Which database it is."""
+        return self.database.engine
 
     @property
     def the_dataset(self) -> Dataset:
         """The rows of a trial that is known to have some."""
         return given(self.dataset, "dataset")
+
+
+class DeviceTrial(_Decided):
+    """A trial of a volume without a database."""
+
+    cluster: None = None
+    device: Device
+    database: None = None
+    nodes: ClassVar[int] = 1
+    copies: ClassVar[int] = 1
+    engine: ClassVar[None] = None
+
+    @property
+    def machine(self) -> Device:
+        """What has the VM and its host cache."""
+        return self.device
+
+
+TrialSpec = ClusterTrial | DeviceTrial
 
 
 class Observed(Part):
@@ -748,7 +781,7 @@ class Observed(Part):
     """The 99th percentile of its response times, as its own server told it."""
 
 
-class ExperimentFile(TrialSpec):
+class ExperimentFile(WrittenTrial):
     """An experiment file: a baseline, and the factors that vary it."""
 
     title: str = Field(examples=["Local or attached data disks for Cassandra?"])

@@ -106,7 +106,7 @@ class Portion(Part):
 
 def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[str, int]) -> Share:
     """Return what a portion makes of a trial. `volumes`: usable bytes of each device."""
-    cluster_nodes = spec.cluster.nodes if spec.cluster else 1
+    cluster_nodes = spec.nodes
     nodes_ratio = Fraction(min(portion.nodes, cluster_nodes), cluster_nodes)
     both = portion.scale * nodes_ratio
 
@@ -115,11 +115,9 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
 
     load, stop = spec.workload.load, spec.workload.stop
     rate = load.rate_per_s if load else None
-    vm_name = spec.cluster.vm if spec.cluster else spec.device.vm if spec.device else None
-    vm = find_vm(catalog, vm_name, Places())
-    place = spec.cluster or spec.device
-    assumed = place.host_cache_bytes if place else None
-    cache = cache_bytes(vm, HostRequest(vm_name, assumed)) if vm else None
+    machine = spec.machine
+    vm = find_vm(catalog, machine.vm, Places())
+    cache = cache_bytes(vm, HostRequest(machine.vm, machine.host_cache_bytes)) if vm else None
     nodes = min(portion.nodes, cluster_nodes)
     dilation = portion.time_dilation
     if dilation is None:
@@ -136,7 +134,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         rows *= Fraction(int(copies.full), int(copies.here))
     page_cache = _page_cache_bytes(vm.facts.mem_gib if vm else None)
     warehouses = whole(spec.workload.tpcc.warehouses if spec.workload.tpcc else None, both)
-    engine = portion.engine or (spec.database.engine if spec.database else None)
+    engine = portion.engine or spec.engine
     room = least_volume_bytes(engine, warehouses, portion) if engine else 0
     beside = facts_of(engine).unscaled_bytes if engine and spec.cluster else 0
     least = {
@@ -187,7 +185,7 @@ def copies_of(spec: TrialSpec, portion: Portion) -> Figure | None:
     """Return how many copies of a row there are; None: a device experiment."""
     if spec.database is None:
         return None
-    copies = spec.database.replication_factor
+    copies = spec.copies
     return Figure(full=copies, here=min(copies, portion.nodes) if portion.fewer_copies else copies)
 
 
@@ -283,18 +281,16 @@ def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
     if work.stop is not None and share.operations is not None:
         update["stop"] = work.stop.model_copy(update={"operations": int(share.operations.here)})
     changed: dict[str, object] = {"workload": work.model_copy(update=update)}
-    if spec.procedure is not None:
-        here = Here(
-            threads=int(share.threads.here) if share.threads else None,
-            rate_per_s=float(share.rate_per_s.here) if share.rate_per_s else None,
-            nodes_ratio=share.nodes_ratio,
-        )
-        changed["procedure"] = spec.procedure.scaled_down(here)
+    here = Here(
+        threads=int(share.threads.here) if share.threads else None,
+        rate_per_s=float(share.rate_per_s.here) if share.rate_per_s else None,
+        nodes_ratio=share.nodes_ratio,
+    )
+    changed["procedure"] = spec.procedure.scaled_down(here)
     if spec.dataset is not None and share.rows is not None:
         changed["dataset"] = spec.dataset.model_copy(update={"rows": int(share.rows.here)})
     if spec.cluster is not None:
         changed["cluster"] = spec.cluster.model_copy(update={"nodes": int(share.nodes.here)})
-    if spec.database is not None and share.engine is not None:
         update = {"engine": share.engine}
         if share.replication_factor is not None:
             update["replication_factor"] = int(share.replication_factor.here)

@@ -22,7 +22,7 @@ from disklab.spec.amounts import Bandwidth, Part, Ratio, Seconds, Unreadable
 from disklab.spec.located import Site
 
 if TYPE_CHECKING:
-    from disklab.spec.model import Cluster, TrialSpec
+    from disklab.spec.model import Cluster, WrittenTrial
 
 # How often machines and disks fail, as the experiment states it.
 
@@ -73,7 +73,7 @@ class Failures(Part):
         return self
 
 
-def failure_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def failure_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what is wrong with the stated failures of a trial."""
     asked = spec.require is not None and spec.require.recovery_s is not None
     if asked and spec.failures is None and not spec.events:

@@ -10,8 +10,9 @@ from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of, has_one_primary
 from disklab.errors import Problem
 from disklab.spec import feasible
+from disklab.spec.amounts import only
 from disklab.spec.located import Key, Site
-from disklab.spec.model import Stop, TrialSpec
+from disklab.spec.model import ClusterTrial, DeviceTrial, Stop, TrialSpec, WrittenTrial
 from disklab.spec.procedures import Load, Procedure, load_problems
 from disklab.spec.timetable import (
     CLIENT,
@@ -25,7 +26,7 @@ from disklab.spec.timetable import (
 )
 
 
-def timetable_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def timetable_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what is wrong with the timetable of a trial, all of it."""
     events = spec.events
     if not events:
@@ -35,6 +36,7 @@ def timetable_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield Problem(site.place(("events",)), "events", rule, "leave it out")
         return
     yield from _ending_problems(spec, site)
+    trial = only(ClusterTrial, decided(spec))
     taken = facts_of(spec.database.engine).events
     for number, event in enumerate(events):
         place = site.place(("events", number))
@@ -47,14 +49,14 @@ def timetable_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
             rule = "without cluster.network nodes have no links: they share this machine's loopback"
             yield Problem(place, event.kind, rule, "write cluster: {network: azure/standard}")
         if event.kind == "move":
-            yield from _move_problems(spec, event, place)
+            yield from _move_problems(trial, event, place)
         if event.kind == "replace" and spec.cluster.nodes == 1:
             rule = "a replaced node gets its data from others, and this cluster has one node"
             yield Problem(place, "replace", rule, "write start, or use several nodes")
-    yield from _order_problems(spec, site)
+    yield from _order_problems(trial, site)
 
 
-def _ending_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def _ending_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what does not fit the end of the measurement."""
     if len(spec.events) > MOST_EVENTS:
         rule = f"a timetable has {MOST_EVENTS} events at most"
@@ -115,7 +117,7 @@ AWAY = ("to come", "gone")
 class Walk:
     """The states of nodes, disks and links, event by event."""
 
-    spec: TrialSpec
+    spec: ClusterTrial
     state: dict[str, str] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Nodes whose data volume is slow or stalled."""
@@ -129,16 +131,14 @@ class Walk:
     """Nodes whose log has ended before that of the primary began."""
 
     @classmethod
-    def of(cls, spec: TrialSpec) -> Walk:
+    def of(cls, spec: ClusterTrial) -> Walk:
         """Return the states before the first event."""
-        state = {f"n{number}": "up" for number in range(1, spec.the_cluster.nodes + 1)}
+        state = {f"n{number}": "up" for number in range(1, spec.cluster.nodes + 1)}
         more = sum(event.kind == "add" for event in spec.events)
         for number in range(more):
-            state[f"n{spec.the_cluster.nodes + number + 1}"] = "to come"
+            state[f"n{spec.cluster.nodes + number + 1}"] = "to come"
         database = spec.database
-        has_primary = database is not None and has_one_primary(
-            database.engine, database.replication_factor
-        )
+        has_primary = has_one_primary(database.engine, database.replication_factor)
         return cls(spec, state, primary="n1" if has_primary else None)
 
     def problem(self, event: TimedEvent) -> tuple[str, str] | None:
@@ -186,7 +186,7 @@ class Walk:
 
     def _data_problem(self, event: TimedEvent) -> tuple[str, str] | None:
         node, kind = event.node, event.kind
-        copies = self.spec.the_database.replication_factor
+        copies = self.spec.database.replication_factor
         if kind == "start" and self.state[node] == "lost" and lost_with_vm(self.spec):
             rule = f"the data of {node} were on a disk of its VM and are lost with it"
             way_out = "promote a standby, and write replace" if node == self.primary else None
@@ -203,7 +203,7 @@ class Walk:
         return None
 
     def _zone_problem(self, event: TimedEvent) -> tuple[str, str] | None:
-        zones = self.spec.the_cluster.zones
+        zones = self.spec.cluster.zones
         known = [str(one + 1) for one in range(zones)]
         if event.node not in known:
             return f"the cluster has {zones} zones", f"write {known[-1]}, or raise cluster.zones"
@@ -226,7 +226,7 @@ class Walk:
         return None
 
     def _in_zone(self, event: TimedEvent) -> list[str]:
-        return nodes_of_zone(self.spec.the_cluster, event.node)
+        return nodes_of_zone(self.spec.cluster, event.node)
 
     def take(self, event: TimedEvent) -> None:
         """Let the event happen."""
@@ -263,7 +263,7 @@ class Walk:
         return up and not self.broken and not self.links
 
 
-def ends_whole(spec: TrialSpec) -> bool:
+def ends_whole(spec: ClusterTrial) -> bool:
     """Return whether all nodes, links and disks are well behind the last event."""
     walk = Walk.of(spec)
     for _, event in in_order(spec.events):
@@ -271,7 +271,7 @@ def ends_whole(spec: TrialSpec) -> bool:
     return walk.is_whole
 
 
-def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def _order_problems(spec: ClusterTrial, site: Site) -> Iterator[Problem]:
     """Yield the events that find their node in another state than they need."""
     walk = Walk.of(spec)
     for number, event in in_order(spec.events):
@@ -288,7 +288,7 @@ def _order_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield Problem(site.place(("events",)), "events", rule, "start or replace one")
 
 
-def _move_problems(spec: TrialSpec, event: TimedEvent, place: str) -> Iterator[Problem]:
+def _move_problems(spec: ClusterTrial, event: TimedEvent, place: str) -> Iterator[Problem]:
     if event.host is None or event.host.vm is None or event.host.disks is not None:
         rule = "a move is to another VM size, and the disks stay what they are"
         yield Problem(place, "move", rule, "write host: {vm: azure/Standard_E8s_v5}")
@@ -297,9 +297,9 @@ def _move_problems(spec: TrialSpec, event: TimedEvent, place: str) -> Iterator[P
         yield Problem(place, "move", rule, "write migrate, which streams them")
 
 
-def lost_with_vm(spec: TrialSpec) -> bool:
+def lost_with_vm(spec: ClusterTrial) -> bool:
     """Return whether the tables lie on a disk of the VM's own."""
-    disks = spec.the_cluster.volumes["data"].disks.strip().split("x")[-1].strip()
+    disks = spec.cluster.volumes["data"].disks.strip().split("x")[-1].strip()
     return disks in ("local", "nvme", "ephemeral-os")
 
 
@@ -310,7 +310,7 @@ def lost_with_vm(spec: TrialSpec) -> bool:
 DEFAULT_DURATION_S = 60.0
 
 
-def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
+def section_problems(spec: WrittenTrial, site: Site) -> list[Problem]:
     """Return what sections of a trial ask of each other."""
     kind = spec.workload.kind
     found = [*_wrong_operations(spec, site), *_missing_operations(spec, site)]
@@ -322,7 +322,7 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         rule = "an experiment has either a cluster or a device"
         found.append(Problem(site.place(("workload",)), "(file)", rule, "write one of them"))
         return found
-    if spec.device is not None:
+    if spec.cluster is None:
         found += device_problems(spec, site)
         return found
     if kind in ("fio", "trace"):
@@ -341,8 +341,8 @@ def section_problems(spec: TrialSpec, site: Site) -> list[Problem]:
         found += load_problems(spec.procedure, spec.workload.load, site)
     else:
         found += benchmark_problems(spec, site)
-    found += feasible.contradictory_volumes(spec.the_cluster, site)
-    found += feasible.unused_volumes(spec.the_cluster, spec.database, site)
+    found += feasible.contradictory_volumes(spec.cluster, site)
+    found += feasible.unused_volumes(spec.cluster, spec.database, site)
     found += timetable_problems(spec, site)
     found += failure_problems(spec, site)
     return found
@@ -354,7 +354,7 @@ HEAP_SHARE = 2
 MODERN = ("zgc", "shenandoah")
 
 
-def jvm_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def jvm_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what is wrong with the JVM of a database."""
     database, cluster = spec.database, spec.cluster
     if database is None or cluster is None:
@@ -381,7 +381,7 @@ def jvm_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield Problem(place, about_bytes(jvm.heap_bytes), rule, "choose a smaller heap")
 
 
-def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def device_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what a device experiment leaves no room for."""
     kind = spec.workload.kind
     if kind not in ("fio", "trace"):
@@ -396,7 +396,7 @@ def device_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield Problem(site.place(key), site.text(key), rule, way_out)
 
 
-def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def _wrong_operations(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield bounds on operations that the workload does not have."""
     require, work = spec.require, spec.workload
     for name in ("read", "write"):
@@ -413,7 +413,7 @@ def _wrong_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
             yield Problem(place, shown, rule, f"leave it out, or give operations some {name}s")
 
 
-def _missing_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
+def _missing_operations(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield operations that the database, or a timetable's check, does not do."""
     operations, database = spec.workload.operations, spec.database
     if operations is None or database is None:
@@ -429,7 +429,7 @@ def _missing_operations(spec: TrialSpec, site: Site) -> Iterator[Problem]:
             yield Problem(place, name, rule, "use write, or leave out events")
 
 
-def benchmark_problems(spec: TrialSpec, site: Site) -> list[Problem]:
+def benchmark_problems(spec: WrittenTrial, site: Site) -> list[Problem]:
     """Return what sysbench and TPC-C, which bring tables and load along, leave no room for."""
     kind = spec.workload.kind
     found = []
@@ -457,7 +457,7 @@ def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
     return [Problem(place, site.text(("workload", "load", given)), rule, "leave it out")]
 
 
-def decided(spec: TrialSpec) -> TrialSpec:
+def decided(spec: WrittenTrial) -> TrialSpec:
     """Return the spec with what the file leaves open: procedure, load, stop, client's VM."""
     work = spec.workload
     procedure = spec.procedure or Procedure.of(work.load)
@@ -466,13 +466,13 @@ def decided(spec: TrialSpec) -> TrialSpec:
         update["stop"] = Stop.model_validate({"duration": f"{DEFAULT_DURATION_S}s"})
     if work.kind == "rows" and work.load is None and (load := procedure.chosen.own_load()):
         update["load"] = load
-    client = spec.client
-    if client.vm is None and spec.cluster is not None:
-        client = client.model_copy(update={"vm": spec.cluster.vm})
-    return spec.model_copy(
-        update={
-            "workload": work.model_copy(update=update),
-            "procedure": procedure,
-            "client": client,
-        }
-    )
+    fields = {
+        **dict(spec),
+        "workload": work.model_copy(update=update),
+        "procedure": procedure,
+    }
+    if spec.cluster is None:
+        return DeviceTrial.model_validate(fields)
+    if spec.client.vm is None:
+        fields["client"] = spec.client.model_copy(update={"vm": spec.cluster.vm})
+    return ClusterTrial.model_validate(fields)

@@ -24,7 +24,7 @@ from disklab.engine.load import (
     Stop,
     load_target,
 )
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
 from disklab.workloads.protocol import Asked, Begin, Target
 
 WARM_UP_TABLE = "warm_up"
@@ -51,7 +51,7 @@ class Rows:
     headline = None
     makes_tables = False
 
-    def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
+    def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the content hangs on it alone."""
         self._time_dilation = time_dilation
         assert spec.the_dataset.rows is not None, "fill is rows by now"
@@ -137,7 +137,7 @@ def load_seed(seed: int, repeat: int) -> int:
     return (seed * 1_000_003 + repeat) % (1 << 63)
 
 
-def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:
+def fill_job(spec: ClusterTrial, target: Mapping[str, object], rows: int, seed: int) -> LoadJob:
     """Return the job that writes every row once, in the order of the keys.
 
     `spec` is the trial as it is run here (`Trial.here`), `target` the database's own.
@@ -156,7 +156,7 @@ def fill_job(spec: TrialSpec, target: Mapping[str, object], rows: int, seed: int
 
 
 def measure_job(  # noqa: PLR0913 - each is decided by somebody else
-    spec: TrialSpec,
+    spec: ClusterTrial,
     target: Mapping[str, object],
     rows: int,
     seed: int,
@@ -199,18 +199,18 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     )
 
 
-def _load_of(spec: TrialSpec) -> RowsLoad:
-    return facts_of(spec.the_database.engine).rows
+def _load_of(spec: ClusterTrial) -> RowsLoad:
+    return facts_of(spec.database.engine).rows
 
 
 def _target(
-    spec: TrialSpec, target: Mapping[str, object], consistency: str | None = None
+    spec: ClusterTrial, target: Mapping[str, object], consistency: str | None = None
 ) -> DatabaseTarget:
-    return load_target(target, consistency=consistency or spec.the_database.consistency)
+    return load_target(target, consistency=consistency or spec.database.consistency)
 
 
 def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
-    spec: TrialSpec,
+    spec: ClusterTrial,
     rows: int,
     content_seed: int,
     keys: str,

@@ -18,7 +18,7 @@ from disklab.engine.load import (
     TpccWorkload,
     load_target,
 )
-from disklab.spec import TrialSpec, model
+from disklab.spec import ClusterTrial, model
 from disklab.workloads.protocol import Asked, Begin, Target
 
 LOAD_CONNECTIONS = 8
@@ -93,7 +93,7 @@ class Tpcc:
     headline = "new_order"
     makes_tables = True
 
-    def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
+    def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the data hang on it alone."""
         work = spec.workload.the(model.Tpcc)
         self._work = work

@@ -52,7 +52,7 @@ from disklab.databases.simulating import (
     with_sizes,
 )
 from disklab.errors import Problem
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import ClusterTrial
 from disklab.spec.feasible import stored_row_bytes
 from disklab.spec.model import Database, Jvm, Workload
 from disklab.spec.share import Share
@@ -203,16 +203,16 @@ ANY_MEMORY = 1 << 50
 """The rehearsal's machine had enough, or there would be no result."""
 
 
-def job_of(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def job_of(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a trial, with what breaks in it."""
 
-    def on(other: TrialSpec) -> Job:
+    def on(other: ClusterTrial) -> Job:
         return _cluster(other, catalog, calibration)
 
     return database_job(spec, catalog, calibration) | timetable(spec, DELAYS, on)
 
 
-def timetable(spec: TrialSpec, waits: Delays, on: Callable[[TrialSpec], Job]) -> Job:
+def timetable(spec: ClusterTrial, waits: Delays, on: Callable[[ClusterTrial], Job]) -> Job:
     """Return what breaks in a trial, as a part of its database's job; empty: nothing.
 
     `on`: the cluster of a trial as a job has it, for the hosts that nodes move to.
@@ -227,9 +227,9 @@ def timetable(spec: TrialSpec, waits: Delays, on: Callable[[TrialSpec], Job]) ->
     return {"faults": faults_job(spec.events, database, waits, cluster, hosts)}
 
 
-def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    work, database = spec.workload, spec.the_database
+    work, database = spec.workload, spec.database
     if work.kind != "rows":
         rule = "the simulator models reads and writes of rows so far"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
@@ -252,20 +252,19 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
     yield from simulated_settings.problems(database.settings, place)
 
 
-def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
-    spec = trial.spec
-    if beyond := outside(trial, catalog, calibration):
+def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    if beyond := outside(spec, catalog, calibration):
         yield f"outside the calibrated range: {'; '.join(beyond)}"
-    settings = spec.database.settings if spec.database else {}
+    settings = spec.database.settings
     unread = [name for name in settings if name not in simulated_settings.READ]
     if unread:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
-    if spec.database and spec.database.table.compression != "none":
+    if spec.database.table.compression != "none":
         yield (
             "a compressed table is read by whole chunks; its rows are random bytes, which do not "
             "shrink"
         )
-    if spec.database and spec.database.jvm.collector in calibration.concurrent:
+    if spec.database.jvm.collector in calibration.concurrent:
         yield (
             f"{spec.database.jvm.collector}: that requests wait for memory, where they allocate "
             "faster than it frees, is not modelled; give it a heap with room"
@@ -273,7 +272,7 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
     yield from _kept_longer(spec)
 
 
-def _kept_longer(spec: TrialSpec) -> Iterator[str]:
+def _kept_longer(spec: ClusterTrial) -> Iterator[str]:
     kept_s, stop = load_kept_s(spec), spec.workload.stop
     if kept_s is not None and stop is not None and stop.duration_s != kept_s:
         yield (
@@ -282,11 +281,11 @@ def _kept_longer(spec: TrialSpec) -> Iterator[str]:
         )
 
 
-def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def database_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a database under load."""
-    calibration = calibration.of_version(spec.the_database.version)
-    calibration = calibration.with_collector(spec.the_database.jvm.collector)
-    client = catalog.vms[spec.client.vm or spec.the_cluster.vm].facts
+    calibration = calibration.of_version(spec.database.version)
+    calibration = calibration.with_collector(spec.database.jvm.collector)
+    client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
     job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
         "client": {
@@ -301,8 +300,8 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
         "before": _before(spec),
         "parameters": carried(_parameters(spec, calibration), spec, catalog, calibration),
     }
-    if spec.the_database.jvm.heap_bytes is not None:
-        flushed = spec.the_database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
+    if spec.database.jvm.heap_bytes is not None:
+        flushed = spec.database.jvm.heap_bytes // MEMTABLE_SHARE // FLUSHED_SHARE
         job["database"]["memtable_bytes"] = flushed
     work, data = spec.workload, spec.dataset
     if work.keys == "sequential" and spec.before.dataset != "empty" and data is not None:
@@ -312,8 +311,8 @@ def database_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) ->
     return job
 
 
-def _cluster(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
-    cluster = spec.the_cluster
+def _cluster(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
+    cluster = spec.cluster
     vm = catalog.vms[cluster.vm].facts
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
@@ -344,11 +343,11 @@ def _tokens(calibration: Calibration) -> Job:
     return {TOKENS: calibration.fact(TOKENS)}
 
 
-def _jvm(spec: TrialSpec) -> Jvm:
-    return spec.database.jvm if spec.database is not None else Jvm()
+def _jvm(spec: ClusterTrial) -> Jvm:
+    return spec.database.jvm
 
 
-def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int) -> Job:
+def _collector(spec: ClusterTrial, calibration: Calibration, heap: int, cores: int) -> Job:
     asked = _jvm(spec).collector
     job = collector_of(heap, cores, _version(spec), asked).job(
         _new_keys(spec, calibration, usual_key_cache(heap))
@@ -359,7 +358,7 @@ def _collector(spec: TrialSpec, calibration: Calibration, heap: int, cores: int)
     return job
 
 
-def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
+def _parameters(spec: ClusterTrial, calibration: Calibration) -> Job:
     """Return the costs, those of a node's processor with what a concurrent collector takes."""
     costs = calibration.values()
     concurrent = calibration.concurrent.get(_jvm(spec).collector or "")
@@ -374,7 +373,7 @@ def _parameters(spec: TrialSpec, calibration: Calibration) -> Job:
     return {**costs, **dearer}
 
 
-def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -> int:
+def _new_keys(spec: ClusterTrial, calibration: Calibration, key_cache_bytes: int) -> int:
     """Return how many reads of a thousand bring a key that is new to the key cache.
 
     All, where the calibration does not say what a key takes: it was fitted on such reads then.
@@ -383,16 +382,16 @@ def _new_keys(spec: TrialSpec, calibration: Calibration, key_cache_bytes: int) -
     if KEY_BYTES not in calibration.physical or dataset is None or database is None:
         return ALL_PERMILLE
     asked = spec.workload.asked_of(dataset.rows or 0) or dataset.rows or 0
-    of_node = asked * database.replication_factor / spec.the_cluster.nodes
+    of_node = asked * database.replication_factor / spec.cluster.nodes
     return new_keys_permille(key_cache_bytes // calibration.fact(KEY_BYTES), of_node)
 
 
-def _version(spec: TrialSpec) -> str | None:
-    return spec.database.version if spec.database is not None else None
+def _version(spec: ClusterTrial) -> str | None:
+    return spec.database.version
 
 
-def _database(spec: TrialSpec, calibration: Calibration) -> Job:
-    database = spec.the_database
+def _database(spec: ClusterTrial, calibration: Calibration) -> Job:
+    database = spec.database
     settings = database.settings
     job: Job = {
         "engine": "cassandra",
@@ -423,7 +422,7 @@ def _database(spec: TrialSpec, calibration: Calibration) -> Job:
     return job
 
 
-def _dataset(spec: TrialSpec) -> Job:
+def _dataset(spec: ClusterTrial) -> Job:
     dataset = spec.the_dataset
     sizes = dataset.shape.of_a_million()
     return {
@@ -434,7 +433,7 @@ def _dataset(spec: TrialSpec) -> Job:
     }
 
 
-def _workload(spec: TrialSpec, calibration: Calibration) -> Job:
+def _workload(spec: ClusterTrial, calibration: Calibration) -> Job:
     work = spec.workload
     duration_s = load_kept_s(spec)
     # The simulator's duration counts from the start; ours from the end of the warm-up.
@@ -466,7 +465,7 @@ def _other_operations(work: Workload) -> Job:
     return {"others": {**others, **beside}}
 
 
-def _before(spec: TrialSpec) -> Job:
+def _before(spec: ClusterTrial) -> Job:
     before = spec.before
     return {
         "page_cache": before.page_cache,
@@ -476,7 +475,7 @@ def _before(spec: TrialSpec) -> Job:
 
 
 def rehearsed_job(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
 ) -> Job:
     """Return the job of what was rehearsed."""
     calibration = calibration.newest()
@@ -490,27 +489,27 @@ def rehearsed_job(
         "stored_row_bytes": _values_bytes(spec) + ROW_OVERHEAD_BYTES,
         "index_entry_bytes": INDEX_ENTRY_BYTES,
     }
-    if spec.the_database.table.compression != "none":
+    if spec.database.table.compression != "none":
         job["database"]["compressed_permille"] = STORED_PERMILLE
     job["dataset"] |= _tables(spec, job, _values_bytes(spec) + ROW_OVERHEAD_BYTES, flushed)
     job["workload"] |= there.course
 
-    def on(other: TrialSpec) -> Job:
+    def on(other: ClusterTrial) -> Job:
         found: Job = database_job(other, catalog, calibration)["cluster"]
         return found | _here(other, catalog, calibration, there)
 
     job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation), on)
-    if spec.the_cluster.network is None:
+    if spec.cluster.network is None:
         job["network"] = there.network
     return job
 
 
-def _tables(spec: TrialSpec, job: Job, stored_bytes: int, flushed: int) -> Job:
+def _tables(spec: ClusterTrial, job: Job, stored_bytes: int, flushed: int) -> Job:
     """Return the tables that a fill leaves, as a part of a job's data; empty: one, or not known.
 
     `stored_bytes`: of a row. `flushed`: bytes of heap with which a memtable is flushed.
     """
-    database = spec.the_database
+    database = spec.database
     if job["database"]["compaction"] != "size-tiered" or "others" in job["workload"]:
         return {}
     data = job["dataset"]
@@ -525,14 +524,14 @@ def _tables(spec: TrialSpec, job: Job, stored_bytes: int, flushed: int) -> Job:
     return {"tables_ppm": shares}
 
 
-def _memory(spec: TrialSpec, catalog: Catalog, share: Share) -> MemoryPlan:
-    memory = int((catalog.vms[spec.the_cluster.vm].facts.mem_gib or 0) * GIB)
+def _memory(spec: ClusterTrial, catalog: Catalog, share: Share) -> MemoryPlan:
+    memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
     scale = Fraction(share.scale)
-    sizes = Sizes(memory, scale, spec.the_cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
+    sizes = Sizes(memory, scale, spec.cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
     return plan_memory(sizes, ANY_MEMORY)
 
 
-def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed) -> Job:
+def _here(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed) -> Job:
     """Return what of a cluster's hosts is that of the rehearsal."""
     plan = _memory(spec, catalog, there.share)
     # A rehearsal has G1, whatever the version, unless the file says another, and the cores that its
@@ -553,7 +552,7 @@ def _here(spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Re
     }
 
 
-def _values_bytes(spec: TrialSpec) -> int:
+def _values_bytes(spec: ClusterTrial) -> int:
     """Return the bytes of a row's values."""
     return spec.the_dataset.columns * spec.the_dataset.column_bytes
 

@@ -19,7 +19,7 @@ from disklab.databases.simulating import (
     Delays,
     steps_of,
 )
-from disklab.spec import Cluster, TimedEvent, TrialSpec
+from disklab.spec import Cluster, ClusterTrial, TimedEvent
 from disklab.spec.model import Database
 
 GOSSIP_S = 1.0
@@ -136,7 +136,7 @@ BEFORE_IT_STREAMS = {
 """Seconds from an event to its stream, by kind."""
 
 
-def load_kept_s(spec: TrialSpec) -> float | None:
+def load_kept_s(spec: ClusterTrial) -> float | None:
     """Return for how long a prediction keeps the load up, in seconds from where it counts.
 
     At least as long as the experiment says, and until every stream of its timetable has been seen,

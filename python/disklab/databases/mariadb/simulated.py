@@ -42,7 +42,7 @@ from disklab.databases.simulating import (
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
-from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec
+from disklab.spec import Cluster, ClusterTrial, TimedEvent
 from disklab.spec.model import Database, Dataset, Sysbench
 
 RECORD_HEADER = 5
@@ -202,9 +202,9 @@ def lever_of(resource: str, kind: str) -> str:
 BREAKING = Breaking(DELAYS, faults_job, lever_of, replaces=False)
 
 
-def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    cluster, database = spec.the_cluster, spec.the_database
+    cluster, database = spec.cluster, spec.database
     yield from alone(spec, place, "MariaDB")
     for event in spec.events:
         if cluster.nodes > 1:
@@ -237,7 +237,7 @@ def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[P
             )
 
 
-def _unmodelled_rows(spec: TrialSpec, dataset: Dataset, place: str) -> Iterator[Problem]:
+def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterator[Problem]:
     operations = spec.workload.the_operations
     for kind in sorted(operations.shares.keys() - SIMULATED_KINDS):
         rule = "of MariaDB's rows the simulator has reads and writes by their keys"
@@ -251,14 +251,13 @@ def _unmodelled_rows(spec: TrialSpec, dataset: Dataset, place: str) -> Iterator[
         yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
 
 
-def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
-    spec = trial.spec
-    if beyond := outside(trial, catalog, calibration):
+def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    if beyond := outside(spec, catalog, calibration):
         yield f"outside the calibrated range: {'; '.join(beyond)}"
-    given = spec.database.settings if spec.database else {}
+    given = spec.database.settings
     if statements.writes(spec):
         yield UPPER_BOUND
-    if spec.cluster is not None and spec.cluster.nodes > 1:
+    if spec.cluster.nodes > 1:
         yield KEEPS_UP if spec.cluster.nodes == MOST_REPLICATED else APPLIES
     if str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[False]:
         yield _torn(spec, catalog)
@@ -266,9 +265,9 @@ def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Itera
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
 
-def _torn(spec: TrialSpec, catalog: Catalog) -> str:
+def _torn(spec: ClusterTrial, catalog: Catalog) -> str:
     """Return whether the disk of the tables lets the doublewrite buffer be off."""
-    volume = spec.the_cluster.volumes["data"]
+    volume = spec.cluster.volumes["data"]
     disks = parse_disks(volume.disks)
     entry = None if disks.is_local else find_disk(catalog, disks, volume.size_bytes, volume.disks)
     if entry is None or (entry.family.whole_write_bytes or 0) < PAGE_BYTES:
@@ -277,25 +276,25 @@ def _torn(spec: TrialSpec, catalog: Catalog) -> str:
     return WHOLE.format(title=entry.family.title, source=source)
 
 
-def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def described_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of MariaDB as a trial describes it."""
     job = mariadb_job(spec, catalog, calibration)
     job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
     return job | timetable(spec, DELAYS)
 
 
-def timetable(spec: TrialSpec, waits: Delays) -> Job:
+def timetable(spec: ClusterTrial, waits: Delays) -> Job:
     """Return what breaks in a trial, as a part of its job; empty: nothing."""
     if not spec.events:
         return {}
-    return {"faults": faults_job(spec.events, spec.the_database, waits, spec.cluster)}
+    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
 
 
 def mariadb_job(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
 ) -> Job:
     """Return the job of MariaDB under a load. `scale`: of memory, disks' caches and the log."""
-    cluster, database = spec.the_cluster, spec.the_database
+    cluster, database = spec.cluster, spec.database
     plan = plan_memory(sizes_of(spec, catalog, scale))
     parts = servers(spec, catalog, calibration, scale, REDO_VOLUMES)
     parts["cluster"]["page_cache_bytes"] = plan.page_cache
@@ -321,12 +320,12 @@ def mariadb_job(
     }
 
 
-def _has_binlog(spec: TrialSpec) -> bool:
+def _has_binlog(spec: ClusterTrial) -> bool:
     """Return whether there is a binary log, as `configuration.server_settings` has it."""
-    if spec.the_cluster.nodes == MOST_REPLICATED:
+    if spec.cluster.nodes == MOST_REPLICATED:
         # The replica gets its changes from there.
         return True
-    given = spec.the_database.settings.get("log_bin", BINLOG_VOLUME in spec.the_cluster.volumes)
+    given = spec.database.settings.get("log_bin", BINLOG_VOLUME in spec.cluster.volumes)
     return str(given).lower() in SWITCHES[True]
 
 
@@ -337,11 +336,11 @@ def _replication(nodes: int) -> str:
     return "semi_sync" if nodes == MOST_REPLICATED else "galera"
 
 
-def _sync_binlog(spec: TrialSpec) -> int:
+def _sync_binlog(spec: ClusterTrial) -> int:
     """Return with each how many groups of commits the binary log is synced; 0: with none."""
     if not _has_binlog(spec):
         return 0
-    return amount("sync_binlog", spec.the_database.settings.get("sync_binlog", 0))
+    return amount("sync_binlog", spec.database.settings.get("sync_binlog", 0))
 
 
 def _settings(given: Mapping[str, Setting]) -> Json:
@@ -375,7 +374,7 @@ def amount(name: str, value: Setting) -> int:
     return int(text)
 
 
-def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+def _workload(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the tables and the load of a trial."""
     work = spec.workload
     if work.kind == "rows":
@@ -405,7 +404,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     }
 
 
-def _rows(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+def _rows(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the table of rows, and its reads and writes as transactions of one statement."""
     work, dataset = spec.workload, spec.the_dataset
     lists = statements.of_rows(spec, dataset)
@@ -477,7 +476,7 @@ def _relation(table: Json) -> Json:
 
 
 def rehearsed_job(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
 ) -> Job:
     """Return the job of what was rehearsed."""
     scale = Fraction(there.share.scale)

@@ -41,7 +41,7 @@ from disklab.databases.simulating import (
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
-from disklab.spec import Cluster, TimedEvent, Trial, TrialSpec
+from disklab.spec import Cluster, ClusterTrial, TimedEvent
 from disklab.spec.model import Database, Dataset, Sysbench
 
 # Servers of PostgreSQL that break, as the simulator takes it.
@@ -228,9 +228,9 @@ UPPER_BOUND = (
 """**Source:** our own rehearsals of 2026-11-24, in docs/predict-postgresql.md."""
 
 
-def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
-    work, cluster, database = spec.workload, spec.the_cluster, spec.the_database
+    work, cluster, database = spec.workload, spec.cluster, spec.database
     yield from alone(spec, place, "PostgreSQL")
     for event in spec.events:
         if event.kind not in (*EVENTS, "lose_zone"):
@@ -249,38 +249,37 @@ def unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
             yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
 
 
-def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
-    spec = trial.spec
-    if beyond := outside(trial, catalog, calibration):
+def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    if beyond := outside(spec, catalog, calibration):
         yield f"outside the calibrated range: {'; '.join(beyond)}"
     if statements.writes(spec):
         yield UPPER_BOUND
-    settings = spec.database.settings if spec.database else {}
+    settings = spec.database.settings
     read = READ | (READ_BY_REPLAY if spec.events else set())
     unread = [name for name in settings if name not in read]
     if unread:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
 
-def described_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def described_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of PostgreSQL as a trial describes it, with what breaks."""
     job = postgresql_job(spec, catalog, calibration)
     job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
     return job | timetable(spec, DELAYS)
 
 
-def timetable(spec: TrialSpec, waits: Delays) -> Job:
+def timetable(spec: ClusterTrial, waits: Delays) -> Job:
     """Return what breaks in a trial, as a part of its job; empty: nothing."""
     if not spec.events:
         return {}
-    return {"faults": faults_job(spec.events, spec.the_database, waits, spec.cluster)}
+    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
 
 
 def postgresql_job(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration, scale: Fraction = Fraction(1)
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction = Fraction(1)
 ) -> Job:
     """Return the job of PostgreSQL under a load. `scale`: of memory, disks' caches and the log."""
-    cluster, database = spec.the_cluster, spec.the_database
+    cluster, database = spec.cluster, spec.database
     plan = plan_memory(sizes_of(spec, catalog, scale))
     tables, work = _workload(spec, calibration)
     parts = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
@@ -303,7 +302,7 @@ def postgresql_job(
     }
 
 
-def _scan_cpu(spec: TrialSpec) -> Json:
+def _scan_cpu(spec: ClusterTrial) -> Json:
     """Return what each further row of a scan costs a backend; empty: there are no scans."""
     operations, dataset = spec.workload.operations, spec.dataset
     if operations is None or dataset is None or not operations.scan:
@@ -349,7 +348,7 @@ def quantity(value: Setting, unit: str) -> int:
     return int(float(found[1]) * times * UNITS.get(name, 1))
 
 
-def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Json]:
+def _workload(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the tables and the load of a trial."""
     work = spec.workload
     common = course(spec)
@@ -380,7 +379,7 @@ def _workload(spec: TrialSpec, calibration: Calibration) -> tuple[list[Json], Js
     }
 
 
-def _rows(spec: TrialSpec) -> tuple[list[Json], list[Json]]:
+def _rows(spec: ClusterTrial) -> tuple[list[Json], list[Json]]:
     """Return the table of rows, and its reads and writes as transactions of one statement."""
     dataset, operations = spec.the_dataset, spec.workload.the_operations
     sizes = _sizes(dataset)
@@ -462,7 +461,7 @@ def _relation(table: Json) -> Json:
 
 
 def rehearsed_job(
-    spec: TrialSpec, catalog: Catalog, calibration: Calibration, there: Rehearsed
+    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
 ) -> Job:
     """Return the job of what was rehearsed.
 

@@ -19,7 +19,7 @@ from disklab.databases.simulating import (
 )
 from disklab.databases.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
 from disklab.errors import Problem
-from disklab.spec import Trial, TrialSpec
+from disklab.spec import ClusterTrial
 from disklab.spec.model import Sysbench
 from disklab.spec.share import left_for_page_cache, threads_of
 
@@ -27,7 +27,7 @@ NS_PER_S = 1_000_000_000
 UNIFORM = "leave it out, for uniform"
 
 
-def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
+def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     work, before = spec.workload, spec.before
     if work.sysbench is None and work.tpcc is None:
         rule = "the simulator sends sysbench or TPC-C to YugabyteDB"
@@ -44,28 +44,27 @@ def _unmodelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     if work.stop is not None and work.stop.duration_s is None:
         rule = "sysbench and TPC-C run for a time"
         yield Problem(f"{place}: workload.stop", "operations", rule, "give a duration")
-    if spec.procedure is not None and spec.procedure.kind != "closed_loop":
+    if spec.procedure.kind != "closed_loop":
         rule = "sysbench and TPC-C are closed loops here"
         yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
 
 
-def _warnings(trial: Trial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
-    spec = trial.spec
-    beyond = outside(trial, catalog, calibration)
+def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    beyond = outside(spec, catalog, calibration)
     least, most = calibration.range.threads
     threads = threads_of(spec)
     if threads is not None and not least <= threads <= most:
         beyond.append(f"{threads} threads (fitted on {least} to {most})")
     if beyond:
         yield f"outside the calibrated range: {'; '.join(beyond)}"
-    if spec.database and spec.database.settings:
+    if spec.database.settings:
         unread = ", ".join(spec.database.settings)
         yield f"not modelled, and without effect on the prediction: {unread}"
 
 
-def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
+def sql_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
     """Return the job of a SQL database under transactions."""
-    cluster, database, work = spec.the_cluster, spec.the_database, spec.workload
+    cluster, database, work = spec.cluster, spec.database, spec.workload
     vm = catalog.vms[cluster.vm].facts
     client = catalog.vms[spec.client.vm or cluster.vm].facts
     memory = int((vm.mem_gib or 0) * GIB)
@@ -124,9 +123,9 @@ def sql_job(spec: TrialSpec, catalog: Catalog, calibration: Calibration) -> Job:
     }
 
 
-def shape_of(spec: TrialSpec, calibration: Calibration) -> Shape:
+def shape_of(spec: ClusterTrial, calibration: Calibration) -> Shape:
     """Return the tables and transactions of a trial's workload."""
-    tablets = calibration.fact("tablets_per_node") * spec.the_cluster.nodes
+    tablets = calibration.fact("tablets_per_node") * spec.cluster.nodes
     stored = Stored(tablets, calibration.fact("column_overhead_bytes"))
     if spec.workload.tpcc is not None:
         return tpcc(spec.workload.tpcc, stored)

@@ -25,7 +25,7 @@ from disklab.hosts import requirements
 from disklab.machines import programs
 from disklab.machines.child import minimal
 from disklab.results import Histogram, encode
-from disklab.spec import TrialSpec, model
+from disklab.spec import ClusterTrial, model
 from disklab.workloads.protocol import Asked, Begin, Target
 
 # What sysbench prints, as the events of a load.
@@ -372,7 +372,7 @@ class Sysbench:
     headline = None
     makes_tables = True
 
-    def __init__(self, spec: TrialSpec, seed: int, time_dilation: int = 1) -> None:
+    def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here; UserError when sysbench is not installed."""
         work = spec.workload.the(model.Sysbench)
         self._work = work
