@@ -12,7 +12,8 @@ from disklab.databases.registry import simulated_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.uncertain import Uncertain
-from disklab.spec import Trial
+from disklab.spec import ClusterTrial, Trial
+from disklab.spec.amounts import only
 
 ROWS = "dataset: {rows: 1M, row: 10 x 100B}"
 OF_ROWS = "{operations: {read: 50%, write: 50%}, load: {threads: 8}, stop: {duration: 60s}}"
@@ -87,7 +88,8 @@ def test_a_vm_that_nobody_measured_is_named(engine: str) -> None:
     simulated = simulated_of(engine)
     assert simulated is not None
     for known, count in ((without, 1), (catalog, 0)):
-        warnings = " ".join(simulated.warnings(trial(engine, SLOW, SLOW), known, package(engine)))
+        cell = only(ClusterTrial, trial(engine, SLOW, SLOW).spec)
+        warnings = " ".join(simulated.warnings(cell, known, package(engine)))
         assert warnings.count(f"the speed of a vCPU of {series}") == count
 
 

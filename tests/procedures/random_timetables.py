@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from disklab import spec
-from disklab.spec import TimedEvent
+from disklab.spec import ClusterTrial, TimedEvent
+from disklab.spec.amounts import only
 from disklab.spec.timetable_checks import Walk
 
 HEAD = """
@@ -88,7 +89,7 @@ def _mended(kind: str, broken: dict[str, Any]) -> dict[str, Any] | None:
 def _check(text: str) -> None:
     (trial,) = spec.parse(text).trials("rehearse")
     assert trial.refused is None, trial.refused
-    walk = Walk.of(trial.spec)
+    walk = Walk.of(only(ClusterTrial, trial.spec))
     for event in trial.spec.events:
         assert isinstance(event, TimedEvent)
         walk.take(event)

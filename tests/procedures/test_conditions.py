@@ -8,7 +8,8 @@ from typing import Any, get_args
 import pytest
 from disklab import spec
 from disklab.procedures.conditions import PHASES, WORDS, BedState, Step, steps
-from disklab.spec import TrialSpec
+from disklab.spec import ClusterTrial
+from disklab.spec.amounts import only
 
 FILE = """
 title: t
@@ -25,7 +26,7 @@ before: {{dataset: {dataset}, page_cache: {page_cache}, host_cache: {host_cache}
 """
 
 
-def trial(**given: str) -> TrialSpec:
+def trial(**given: str) -> ClusterTrial:
     words: dict[str, Any] = {
         **{"caching": "ReadOnly", "operation": "read", "dataset": "filled"},
         **{
@@ -37,12 +38,12 @@ def trial(**given: str) -> TrialSpec:
         },
         **given,
     }
-    return spec.parse(FILE.format(**words)).trials("rehearse")[0].here
+    return only(ClusterTrial, spec.parse(FILE.format(**words)).trials("rehearse")[0].here)
 
 
 NEW = BedState("empty", settled=True, caching="ReadOnly", read_ahead_bytes=8192, host_cache="empty")
 FILLED = replace(NEW, data="filled", host_cache="written")
-CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
+CASES: list[tuple[str, BedState, ClusterTrial, list[Step]]] = [
     (
         "a new bed is filled, and no block of a table that is gone stays in the host cache",
         NEW,
@@ -141,7 +142,7 @@ CASES: list[tuple[str, BedState, TrialSpec, list[Step]]] = [
 @pytest.mark.parametrize(
     ("state", "wanted", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_steps(state: BedState, wanted: TrialSpec, expected: list[Step]) -> None:
+def test_steps(state: BedState, wanted: ClusterTrial, expected: list[Step]) -> None:
     assert steps(state, wanted) == expected
 
 

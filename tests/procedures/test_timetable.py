@@ -24,6 +24,8 @@ from disklab.procedures.plan import expected_s, order
 from disklab.procedures.rehearsal import Beds, Emulation
 from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
 from disklab.results.timetable import in_words, recovery_of, steps_in_words
+from disklab.spec import ClusterTrial
+from disklab.spec.amounts import only
 from disklab.spec.timetable_checks import ends_whole
 
 from tests.fakes.world import World
@@ -213,7 +215,9 @@ events:
     assert cluster is not None
     places = Places(world.folder / "run", world.folder / "data")
     nodes = {
-        name: world.make_node(CATALOG, node_wish(trial, name), places, print)
+        name: world.make_node(
+            CATALOG, node_wish(trial, name, only(ClusterTrial, trial.spec).cluster), places, print
+        )
         for name in ("n1", "n2", "n3")
     }
     request = Request("cassandra", Sizes(1))
@@ -313,7 +317,7 @@ def test_whole_is_who_has_all_nodes_links_and_disks() -> None:
         ("{at: 1s, add: n4}, {at: 2s, decommission: n1}", True),
     ):
         (trial,) = spec.parse(NETWORKED + f"events: [{events}]").trials("rehearse")
-        assert ends_whole(trial.spec) is whole, events
+        assert ends_whole(only(ClusterTrial, trial.spec)) is whole, events
 
 
 @pytest.mark.parametrize("step", sorted(set(CONDUCTED)))

@@ -15,8 +15,8 @@ from disklab.engine.load import (
     RowSize,
     RowsWorkload,
 )
-from disklab.spec import TrialSpec
-from disklab.spec.amounts import WrongKindError
+from disklab.spec import ClusterTrial
+from disklab.spec.amounts import WrongKindError, only
 from disklab.spec.model import Workload
 from disklab.workloads.rows import Rows, fill_job, measure_job
 
@@ -32,11 +32,11 @@ rehearse: {{nodes: 1, scale: 1/10}}
 """
 
 
-def trial(tmp_path: Path, load: str, stop: str = "{operations: 4k}") -> TrialSpec:
+def trial(tmp_path: Path, load: str, stop: str = "{operations: 4k}") -> ClusterTrial:
     file = tmp_path / "load.yaml"
     file.write_text(EXPERIMENT.format(load=load, stop=stop))
-    (only,) = spec.load(file).trials("rehearse")
-    return only.here
+    (loaded,) = spec.load(file).trials("rehearse")
+    return only(ClusterTrial, loaded.here)
 
 
 def rows_of(job: LoadJob) -> RowsWorkload:

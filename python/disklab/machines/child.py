@@ -108,7 +108,53 @@ def piped(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-class LocalChild:
+class Program:
+    """A program whose output comes by pipes of this process: what children have in common."""
+
+    _name: str
+    _stdout: IO[bytes]
+    _stderr: Tail
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line as it comes; raises MachineError for one that never ends."""
+        while line := self._stdout.readline(LINE_BYTES):
+            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
+                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
+            yield line.removesuffix(b"\n")
+
+    def wait(self, seconds: float | None = None) -> Finished | None:
+        """Wait for its end; None: it still runs after so many seconds. `stdout` is empty."""
+        raise NotImplementedError
+
+    def communicate(self, seconds: float, most_bytes: int) -> Finished:
+        """Read all its standard output and wait for its end.
+
+        Raises MachineError when it still runs after so many seconds, or writes more than this.
+        """
+        deadline = time.monotonic() + seconds
+        whole = bytearray()
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._stdout], [], [], left)[0]:
+                raise self._still_runs(seconds)
+            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
+            if not chunk:
+                break
+            whole += chunk
+            if len(whole) > most_bytes:
+                raise MachineError(f"{self._name} wrote more than {most_bytes} bytes")
+        finished = self.wait(max(0.0, deadline - time.monotonic()))
+        if finished is None:
+            raise self._still_runs(seconds)
+        return Finished(finished.code, bytes(whole), finished.stderr)
+
+    def _still_runs(self, seconds: float) -> MachineError:
+        lines = self._stderr.so_far().decode(errors="replace").strip().splitlines()
+        last = f"; it said: {lines[-1]}" if lines else ""
+        return MachineError(f"{self._name} still ran after {seconds:g} s{last}")
+
+
+class LocalChild(Program):
     """A `Child` of this machine. Where nobody reads `lines`, the program waits at a full pipe."""
 
     def __init__(self, program: str, process: subprocess.Popen[bytes]) -> None:
@@ -172,13 +218,6 @@ class LocalChild:
         """Its number, and that of its process group."""
         return self._process.pid
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield each line as it comes; raises MachineError for one that never ends."""
-        while line := self._stdout.readline(LINE_BYTES):
-            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
-                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
-            yield line.removesuffix(b"\n")
-
     def say(self, data: bytes) -> None:
         """Write to its standard input at once; waits while it does not read.
 
@@ -208,28 +247,6 @@ class LocalChild:
         if not self._has_ended(seconds):
             return None
         return Finished(self._exit_code(), b"", self._stderr.whole())
-
-    def communicate(self, seconds: float, most_bytes: int) -> Finished:
-        """Read all its standard output and wait for its end.
-
-        Raises MachineError when it still runs after so many seconds, or writes more than this.
-        """
-        deadline = time.monotonic() + seconds
-        whole = bytearray()
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._stdout], [], [], left)[0]:
-                raise MachineError(f"{self._name} still ran after {seconds:g} s{self._last()}")
-            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
-            if not chunk:
-                break
-            whole += chunk
-            if len(whole) > most_bytes:
-                raise MachineError(f"{self._name} wrote more than {most_bytes} bytes")
-        finished = self.wait(max(0.0, deadline - time.monotonic()))
-        if finished is None:
-            raise MachineError(f"{self._name} still ran after {seconds:g} s{self._last()}")
-        return Finished(finished.code, bytes(whole), finished.stderr)
 
     def end(self) -> None:
         """End it and its children: SIGTERM, 5 seconds, SIGKILL. Nothing when that is done.
@@ -276,11 +293,6 @@ class LocalChild:
     def _signal_group(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
-
-    def _last(self) -> str:
-        """Return the last line of standard error, for a message."""
-        lines = self._stderr.so_far().decode(errors="replace").strip().splitlines()
-        return f"; it said: {lines[-1]}" if lines else ""
 
 
 class Tail:

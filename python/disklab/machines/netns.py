@@ -27,7 +27,7 @@ from disklab.machines.binary import find_engine
 from disklab.machines.child import (
     END_SECONDS,
     KILL_SECONDS,
-    LINE_BYTES,
+    Program,
     Tail,
     inside_network,
     open_bytes,
@@ -299,7 +299,7 @@ def _link_lun(dev: int, lun: int, name: str) -> None:
         os.close(at)
 
 
-class NamespaceChild:
+class NamespaceChild(Program):
     """A `Child` in an emulated host."""
 
     def __init__(
@@ -311,7 +311,7 @@ class NamespaceChild:
         """
         self._held = held
         self._machine = machine
-        self._name = os.path.basename(command.words[0])
+        self._name = f"{os.path.basename(command.words[0])} on {machine}"
         self._ended: int | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -353,10 +353,7 @@ class NamespaceChild:
 
     def lines(self) -> Iterator[bytes]:
         """Yield each line as it comes; raises MachineError for one that never ends."""
-        while line := self._stdout.readline(LINE_BYTES):
-            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
-                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
-            yield line.removesuffix(b"\n")
+        yield from super().lines()
         # A host that goes closes the pipes as well: that does not mean that the program has ended.
         self._wait(GONE_SECONDS)
 
@@ -372,28 +369,6 @@ class NamespaceChild:
         """
         code = self._wait(seconds)
         return None if code is None else Finished(code, b"", self._stderr.whole())
-
-    def communicate(self, seconds: float, most_bytes: int) -> Finished:
-        """Read all its standard output and wait for its end.
-
-        Raises MachineError when it still runs after so many seconds, or writes more than this.
-        """
-        deadline = time.monotonic() + seconds
-        whole = bytearray()
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._stdout], [], [], left)[0]:
-                raise self._still_runs(seconds)
-            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
-            if not chunk:
-                break
-            whole += chunk
-            if len(whole) > most_bytes:
-                raise MachineError(f"{self._name} wrote more than {most_bytes} bytes")
-        finished = self.wait(max(0.0, deadline - time.monotonic()))
-        if finished is None:
-            raise self._still_runs(seconds)
-        return Finished(finished.code, bytes(whole), finished.stderr)
 
     def end(self) -> None:
         """End it and its children: SIGTERM, 5 seconds, SIGKILL. Nothing when that is done."""
@@ -421,11 +396,6 @@ class NamespaceChild:
         """End it as `end` does."""
         self.end()
 
-    def _still_runs(self, seconds: float) -> MachineError:
-        lines = self._stderr.so_far().decode(errors="replace").strip().splitlines()
-        last = f"; it said: {lines[-1]}" if lines else ""
-        return MachineError(f"{self._name} on {self._machine} still ran after {seconds:g} s{last}")
-
     def _wait(self, seconds: float | None) -> int | None:
         with self._lock:
             if self._ended is None:
@@ -434,7 +404,7 @@ class NamespaceChild:
                 except TimeoutError:
                     return None
                 if said is None:
-                    raise MachineError(f"{self._machine} is gone, and {self._name} with it")
+                    raise MachineError(f"{self._machine} is gone, and its programs with it")
                 self._ended = int(str(said["code"]))
             return self._ended
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Protocol
 
 
@@ -76,12 +75,7 @@ class Child(Protocol):
     def __enter__(self) -> Child:
         """Return itself."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it: SIGTERM, 5 seconds, SIGKILL."""
 
 
@@ -119,12 +113,7 @@ class Counters(Protocol):
     def __enter__(self) -> Counters:
         """Begin to watch."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
 
 

@@ -18,7 +18,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from signal import SIGKILL, SIGTERM
-from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 from disklab.errors import MachineError
@@ -264,14 +263,9 @@ class SshChild:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End it as `end` does; a machine that is gone hides no error of the body."""
-        if error is None:
+        if error == (None, None, None):
             self.end()
         else:
             with suppress(MachineError):

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 from signal import SIGTERM
-from types import TracebackType
 from typing import Any
 
 from disklab.databases import remote_host
@@ -325,14 +324,9 @@ class ClientsLoad:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End all generators."""
-        self._undo.__exit__(kind, error, trace)
+        self._undo.close()
 
 
 def _whole_seconds(courses: Sequence[_Course]) -> Iterator[LoadProgress]:

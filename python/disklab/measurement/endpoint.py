@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from disklab import reading
 from disklab.databases import Coldness, Conditions, Observation, Request
@@ -114,39 +114,56 @@ def measured(
     return RunningPostgresql(access, request, namespace, clients)
 
 
-def note_of(points: list[str], clients: Sequence[str], what: str) -> str:
-    """Return what a reader of its figures should know."""
-    source = ", ".join(clients) or "this machine"
-    return (
-        f"{', '.join(points)} was measured as it ran: settings, disks, memory and caches are its "
-        f"own, the load came from {source}, and {what}"
-    )
+class _Running:
+    """What running databases have in common: a namespace of ours, and nothing else is changed."""
 
-
-class RunningPostgresql:
-    """A PostgreSQL server that runs; our tables lie in a schema of their own."""
+    port: ClassVar[int]
+    differs: ClassVar[str]
+    """What its figures do not have that those of a database of ours have."""
 
     def __init__(
         self, access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
     ) -> None:
         self.request = request
         self._clients = clients
-        self._points = access.points(POSTGRESQL_PORT)
+        self._points = access.points(self.port)
         self._access = access
         self._namespace = namespace
-        self._sql: Sql | None = None
-        self._program = requirements.required_program("psql", "database.addresses")
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures should know."""
-        what = "a fill ends with VACUUM, not with a checkpoint"
-        return (note_of(self._points, self._clients, what),)
+        source = ", ".join(self._clients) or "this machine"
+        return (
+            f"{', '.join(self._points)} was measured as it ran: settings, disks, memory and caches "
+            f"are its own, the load came from {source}, and {self.differs}",
+        )
 
     @property
     def versions(self) -> Mapping[str, str]:
         """Nothing: it runs as somebody else chose."""
         return {}
+
+    def expect(self, connections: int) -> None:
+        """Do nothing: its memory is its own."""
+
+    def make_cold(self) -> Coldness:
+        """Raise: the page cache is another machine's."""
+        raise MachineError("the page cache of a running database is not dropped")
+
+
+class RunningPostgresql(_Running):
+    """A PostgreSQL server that runs; our tables lie in a schema of their own."""
+
+    port = POSTGRESQL_PORT
+    differs = "a fill ends with VACUUM, not with a checkpoint"
+
+    def __init__(
+        self, access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
+    ) -> None:
+        super().__init__(access, request, namespace, clients)
+        self._sql: Sql | None = None
+        self._program = requirements.required_program("psql", "database.addresses")
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -187,9 +204,6 @@ class RunningPostgresql:
         )
         return Sql(self._program, login)
 
-    def expect(self, connections: int) -> None:
-        """Do nothing: its memory is its own."""
-
     def settle(self, conditions: Conditions) -> None:
         """Truncate, and vacuum and analyse, as asked; a checkpoint is the server's business."""
         tables = (self.request.table_name, *self.request.tables_beside)
@@ -198,10 +212,6 @@ class RunningPostgresql:
         if conditions.compacted:
             for table in tables:
                 self._connected().ask(f"VACUUM (ANALYZE) {table}")
-
-    def make_cold(self) -> Coldness:
-        """Raise: the page cache is another machine's."""
-        raise MachineError("the page cache of a running database is not dropped")
 
     def observe(self) -> Observation:
         """Return nothing but that it answers."""
@@ -224,31 +234,14 @@ class RunningPostgresql:
         return self._sql
 
 
-class RunningCassandra:
+class RunningCassandra(_Running):
     """A Cassandra cluster that runs; our tables lie in a keyspace of their own."""
 
-    def __init__(
-        self, access: Access, request: Request, namespace: str, clients: Sequence[str] = ()
-    ) -> None:
-        self.request = request
-        self._clients = clients
-        self._points = access.points(CQL_PORT)
-        self._access = access
-        self._namespace = namespace
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of its figures should know."""
-        what = (
-            "CQL cannot flush memtables or tell whether compactions have ended: what follows a "
-            "fill or writes may be slowed by them"
-        )
-        return (note_of(self._points, self._clients, what),)
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """Nothing: it runs as somebody else chose."""
-        return {}
+    port = CQL_PORT
+    differs = (
+        "CQL cannot flush memtables or tell whether compactions have ended: what follows a "
+        "fill or writes may be slowed by them"
+    )
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -271,17 +264,10 @@ class RunningCassandra:
         ((local,),) = cql.run(DATA_CENTER)
         cql.run(*statements(self.request, str(local["data_center"])))
 
-    def expect(self, connections: int) -> None:
-        """Do nothing: its memory is its own."""
-
     def settle(self, conditions: Conditions) -> None:
         """Truncate when asked to; the rest is the cluster's business."""
         for table in conditions.to_empty(self.request):
             self._cql().run(f"TRUNCATE {self._namespace}.{table}")
-
-    def make_cold(self) -> Coldness:
-        """Raise: the page cache is another machine's."""
-        raise MachineError("the page cache of a running database is not dropped")
 
     def observe(self) -> Observation:
         """Return nothing but that it answers."""

@@ -206,9 +206,8 @@ def network_of(
     return EmulatedHosts.start(site.places, name, wishes, wish)
 
 
-def node_wish(trial: Trial, name: str, cluster: Cluster | None = None) -> NodeWish:
-    """Return the host of a node: the trial's VM and devices, scaled; or those of `cluster`."""
-    cluster = cluster or trial.spec.cluster
+def node_wish(trial: Trial, name: str, cluster: Cluster) -> NodeWish:
+    """Return the host of a node of `cluster`: its VM and devices, scaled as the trial is."""
     return NodeWish(
         name=name,
         vm=cluster.vm,

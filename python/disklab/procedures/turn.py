@@ -23,7 +23,7 @@ WORKLOADS: dict[str, Callable[[ClusterTrial, int, int], Workload]] = {
 """By `workload.kind`. fio runs on a device, without a database."""
 
 
-def workload_of(spec: ClusterTrial, seed: int, time_dilation: int = 1) -> Workload:
+def workload_of(spec: TrialSpec, seed: int, time_dilation: int = 1) -> Workload:
     """Return the workload of a trial as it is run here; `seed` is the run's.
 
     `time_dilation`: seconds of this machine for each second of the load, in whose time it is asked
@@ -31,7 +31,7 @@ def workload_of(spec: ClusterTrial, seed: int, time_dilation: int = 1) -> Worklo
 
     Raises UserError for what it lacks on this machine.
     """
-    return WORKLOADS[spec.workload.kind](spec, seed, time_dilation)
+    return WORKLOADS[spec.workload.kind](only(ClusterTrial, spec), seed, time_dilation)
 
 
 Key = tuple[int, int]
@@ -75,7 +75,7 @@ class Turn:
 
     def workload(self) -> Workload:
         """Return its load. Raises UserError for what that lacks on this machine."""
-        return workload_of(self.on_cluster, self.seed, self.trial.share.time_dilation)
+        return workload_of(self.spec, self.seed, self.trial.share.time_dilation)
 
     @property
     def scale(self) -> float:

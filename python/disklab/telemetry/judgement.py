@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
 
 from disklab.catalog.profile import DiskProfile
 from disklab.engine.messages import Lateness, View
@@ -108,18 +107,13 @@ class Sampler:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take a last sample of each source and end."""
         with self._changed:
             self._ended = True
             self._count_length()
             self._changed.notify_all()
-        self._pulse.__exit__(kind, error, traceback)
+        self._pulse.__exit__()
         deadline = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
