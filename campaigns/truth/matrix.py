@@ -121,9 +121,9 @@ MEMORY = (
     Cell(MEMORY_ALONE, "reference", {**IN_MEMORY, **threads(1)}),
 )
 
-READ_ONLY = {f"{DATA}.caching": "ReadOnly"}
+READ_ONLY: dict[str, Any] = {f"{DATA}.caching": "ReadOnly"}
 EMPTY_CACHE = {**READ_ONLY, "before.host_cache": "empty"}
-AGAIN = {"workload.warm_up": f"{2 * SCALE}s"}
+AGAIN: dict[str, Any] = {"workload.warm_up": f"{2 * SCALE}s"}
 """Two seconds here of the trial's own load, uncounted, before each pass."""
 
 COMMON = (

@@ -59,13 +59,13 @@ def test_rows_of_several_sizes_have_them_in_fill_and_run(tmp_path: Path) -> None
     file = tmp_path / "load.yaml"
     text = EXPERIMENT.format(load="{threads: 64}", stop="{operations: 4k}")
     file.write_text(text.replace("5 x 818B", "5 x 60% 200B + 40% 1KiB"))
-    (only,) = spec.load(file).trials("rehearse")
-    assert only.here.dataset is not None
-    assert (only.here.dataset.columns, only.here.dataset.column_bytes) == (5, 530)
+    (loaded,) = spec.load(file).trials("rehearse")
+    here = only(ClusterTrial, loaded.here)
+    assert (here.the_dataset.columns, here.the_dataset.column_bytes) == (5, 530)
     sizes = [RowSize(column_bytes=200, share_ppm=600_000)]
     sizes += [RowSize(column_bytes=1024, share_ppm=400_000)]
-    fill = fill_job(only.here, TARGET, 500, seed=9)
-    run = measure_job(only.here, TARGET, 500, seed=9, repeat=1)
+    fill = fill_job(here, TARGET, 500, seed=9)
+    run = measure_job(here, TARGET, 500, seed=9, repeat=1)
     for job in (fill, run):
         assert rows_of(job).sizes == sizes
         assert rows_of(job).content_seed == 9
