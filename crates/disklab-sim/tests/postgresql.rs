@@ -251,6 +251,45 @@ fn a_page_that_is_added_waits_for_the_reads_of_its_file() {
     assert!(with > without + 0.5, "{with} {without}");
 }
 
+/// Half reads and half updates by so many sessions.
+fn mixed(sessions: u32, row_bytes: u32, ablate: Vec<Mechanism>) -> Job {
+    let mut job = growing(sessions, ablate);
+    let server = postgresql(&mut job);
+    server.tables[0].row_bytes = row_bytes;
+    let mut read = server.workload.transactions[0].clone();
+    "read".clone_into(&mut read.name);
+    read.statements[0].accesses[0].kind = AccessKind::Read;
+    server.workload.transactions[0].share_ppm = 500_000;
+    read.share_ppm = 500_000;
+    server.workload.transactions.push(read);
+    job
+}
+
+#[test]
+fn who_finds_each_new_page_holds_up_the_many_who_wait_for_all() {
+    let p99 = |ablate| run(&mixed(32, 4_132, ablate)).latency_ms.p99;
+    let (with, without) = (p99(Vec::new()), p99(vec![Mechanism::RelationExtension]));
+    // Twenty pages for each that waits, and a good many of them behind reads of a millisecond.
+    assert!(with > 20.0, "{with}");
+    assert!(without < 4.0, "{without}");
+}
+
+#[test]
+fn sessions_put_rows_into_the_same_page() {
+    // One row of a page, or seven: a page is written to the file for each, or for seven.
+    let rate = |row_bytes| {
+        let mut job = growing(32, Vec::new());
+        let server = postgresql(&mut job);
+        server.tables[0].row_bytes = row_bytes;
+        server.database.shared_buffers_bytes = 1 << 30;
+        server.parameters.page_read_cpu_ns = MS;
+        run(&job).ops_per_s
+    };
+    // Those that stay in the page where they are, as most do once a version there is dead, need none.
+    let (alone, shared) = (rate(4_132), rate(1_100));
+    assert!(shared > 6.0 * alone, "{shared} {alone}");
+}
+
 #[test]
 fn what_adds_no_page_waits_for_nobody_who_does() {
     for kind in [AccessKind::Read, AccessKind::Delete, AccessKind::Lock] {

@@ -184,20 +184,29 @@ impl Changes {
         self.targets.insert((relation, session), page);
     }
 
+    /// The page that a session's new rows go to.
+    pub fn target(&self, relation: u32, session: u32) -> Option<u32> {
+        self.targets.get(&(relation, session)).copied()
+    }
+
+    /// Whether a page has room for so many bytes.
+    pub fn has_room(&self, page: u32, bytes: u64) -> bool {
+        u64::from(self.free[page as usize]) >= bytes
+    }
+
     /// Whether the change that an access makes needs a page with room for the row, and the session has none.
     pub fn wants_page(&self, plan: &Plan, access: &Access, row: u64, session: u32) -> bool {
         let relation = &plan.relations[access.relation as usize];
         let bytes = relation.bytes_of(row);
-        let has_room = |page: u32| u64::from(self.free[page as usize]) >= bytes;
         let moves = match access.kind {
             AccessKind::Insert => relation.per_page() > 0,
             AccessKind::Update => self
                 .page_of(plan, access.relation, row)
-                .is_some_and(|page| !has_room(page)),
+                .is_some_and(|page| !self.has_room(page, bytes)),
             _ => false,
         };
-        let target = self.targets.get(&(access.relation, session));
-        moves && !target.is_some_and(|&page| has_room(page))
+        let target = self.target(access.relation, session);
+        moves && !target.is_some_and(|page| self.has_room(page, bytes))
     }
 
     /// Writes the record of a commit; returns where the log has to be on the disk.

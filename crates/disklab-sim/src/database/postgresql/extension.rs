@@ -1,23 +1,30 @@
-//! Adding pages to a relation: one backend at a time, and more pages at once the more of them wait.
+//! Room for rows: the map of free space, and adding pages to a relation, one backend at a time.
 //!
-//! A backend whose row finds no room asks the map of free space for a page, and adds one when there is none. It holds the
-//! relation's extension lock meanwhile. A backend that has waited for that lock looks into the map again, and if there is nothing,
-//! adds twenty pages for each that still waits, at most 512, before its own; the map has them once all are there.
+//! A backend whose page has no room for its row says so to the map, and asks it for another page. The map goes round the pages that it
+//! lists, and does not know what has happened to them since: **several backends may get the same page**, and one that finds
+//! no room there delists it and asks again. When there is none, the backend adds a page, which it holds the relation's extension lock for.
+//! A backend that has waited for that lock looks into the map again, and if there is nothing,
+//! adds twenty pages for itself and for each that still waits, at most 512, before its own. The map lists each as soon as it is there, but only those who
+//! have had a page near it find it at once; those who begin at the map's root find it when all are there.
 //! **Each page takes a buffer, which may have to be written first, and is itself written to its file**: on XFS both wait
-//! for the reads of the file ([`files`](super::files)), so that a table grows by about a page in the time of a read.
+//! for the reads of the file ([`files`](super::files)), so that a table grows by about a page in the time of a read, while those who find
+//! each new page go on reading. The others wait for all of it, up to a second.
 //!
 //! **Source:** `RelationGetBufferForTuple` and `RelationAddExtraBlocks` of PostgreSQL 15's hio.c, `mdextend` of md.c;
-//! freespace.c: upper pages of the map are brought up to date by `FreeSpaceMapVacuumRange` at the end. PostgreSQL 16
-//! counts the waiters otherwise and asks the file system for pages in one call.
-//! **Divergence:** vacuum, which gives pages back, does not run; a new page's zeros do not reach the disk before its rows.
+//! `RecordAndGetPageWithFreeSpace` and `FreeSpaceMapVacuumRange` of freespace.c; `fsm_search_avail` of fsmpage.c, which goes on
+//! behind the page that it gave last. Stacks of 16 real backends (2026-11-27).
+//! **Divergence:** PostgreSQL 16 counts the waiters otherwise and asks the file system for pages in one call. Pages of the map (of 4,069
+//! pages each) are not told apart; what a page has left is not found again by a smaller row;
+//! vacuum, which gives pages back, does not run; a new page's zeros do not reach the disk before its rows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::Postgresql;
 use crate::chance::work;
 
-/// Pages for each that waits. **Source:** `RelationAddExtraBlocks`: `Min(512, lockWaiters * 20)`.
-const PAGES_A_WAITER: usize = 20;
+/// Pages for each that waits, and for the one that no longer does. **Source:** `RelationAddExtraBlocks`: `Min(512, lockWaiters * 20)`,
+/// and `LockWaiterCount` of lock.c, which counts who holds the lock as well.
+const PAGES_A_REQUEST: usize = 20;
 /// And at most.
 const MOST_PAGES: usize = 512;
 
@@ -26,10 +33,30 @@ const MOST_PAGES: usize = 512;
 pub(super) struct Extension {
     held: bool,
     waiting: VecDeque<u32>,
-    /// Empty pages that the map of free space has.
-    spare: VecDeque<u32>,
-    /// Those that it will have when all are there.
-    fresh: Vec<u32>,
+    /// Pages of which the map of free space says that they have room.
+    listed: BTreeSet<u32>,
+    /// The next search begins with this page.
+    next: u32,
+    /// Whether the map's root says that there is room.
+    root_has_room: bool,
+    /// The page that was added last.
+    newest: Option<u32>,
+}
+
+impl Extension {
+    /// The next page of the map, from its root on if there is no page to begin at; none: it lists no page.
+    fn listed_page(&mut self, from_root: bool) -> Option<u32> {
+        if from_root && !self.root_has_room {
+            return None;
+        }
+        let behind = self.listed.range(self.next..).next();
+        let page = behind.or_else(|| self.listed.first()).copied();
+        match page {
+            Some(page) => self.next = page + 1,
+            None => self.root_has_room = false,
+        }
+        page
+    }
 }
 
 /// How far a session is with adding pages.
@@ -59,16 +86,15 @@ impl Postgresql {
             if !self.changes.wants_page(&self.plan, &access, row, number) {
                 return true;
             }
-            let extension = &mut self.extensions[access.relation as usize];
-            let page = if self.takes_turns {
-                extension.spare.pop_front()
-            } else {
-                Some(self.changes.new_page(&self.plan, access.relation))
-            };
-            if let Some(page) = page {
+            if !self.takes_turns {
+                let page = self.changes.new_page(&self.plan, access.relation);
                 self.changes.take(access.relation, number, page);
                 return true;
             }
+            if self.finds_page(number) {
+                return true;
+            }
+            let extension = &mut self.extensions[access.relation as usize];
             if extension.held {
                 extension.waiting.push_back(number);
                 self.sessions[number as usize].extending = Extending::Waits;
@@ -80,6 +106,32 @@ impl Postgresql {
         self.extend(now, number, access.relation)
     }
 
+    /// Looks for a page with room for the row that a session changes; it becomes the session's.
+    fn finds_page(&mut self, number: u32) -> bool {
+        let session = &self.sessions[number as usize];
+        let (row, access) = (session.number, self.plan.accesses[session.access as usize]);
+        let bytes = self.plan.relations[access.relation as usize].bytes_of(row);
+        let extension = &mut self.extensions[access.relation as usize];
+        let waits = session.extending == Extending::Waits;
+        let target = self.changes.target(access.relation, number);
+        if let Some(target) = target {
+            extension.listed.remove(&target);
+        }
+        let mut page = extension.listed_page(waits || target.is_none());
+        if target.is_none() && page.is_none() && !waits {
+            page = extension.newest;
+        }
+        while let Some(candidate) = page {
+            if self.changes.has_room(candidate, bytes) {
+                self.changes.take(access.relation, number, candidate);
+                return true;
+            }
+            extension.listed.remove(&candidate);
+            page = extension.listed_page(false);
+        }
+        false
+    }
+
     /// Adds pages to a relation as far as a session can; false: it waits, and is resumed.
     fn extend(&mut self, now: u64, number: u32, relation: u32) -> bool {
         loop {
@@ -87,17 +139,16 @@ impl Postgresql {
             let extension = &mut self.extensions[relation as usize];
             let (next, goes_on) = match state {
                 Extending::No => return true,
-                Extending::Waits => match extension.spare.pop_front() {
-                    Some(page) => {
-                        self.changes.take(relation, number, page);
+                Extending::Waits => {
+                    if self.finds_page(number) {
                         self.end_extending(now, relation);
                         (Extending::No, true)
+                    } else {
+                        let requests = self.extensions[relation as usize].waiting.len() + 1;
+                        let extra = (requests * PAGES_A_REQUEST).min(MOST_PAGES);
+                        (Extending::Adds(extra as u32 + 1), true)
                     }
-                    None => {
-                        let extra = extension.waiting.len() * PAGES_A_WAITER;
-                        (Extending::Adds(extra.min(MOST_PAGES) as u32 + 1), true)
-                    }
-                },
+                }
                 Extending::Adds(left) => {
                     let page = self.changes.new_page(&self.plan, relation);
                     let old = self.keep(now, number, page);
@@ -113,13 +164,15 @@ impl Postgresql {
                     (Extending::HasWritten(left, page), goes_on)
                 }
                 Extending::HasWritten(1, page) => {
-                    extension.spare.extend(extension.fresh.drain(..));
+                    extension.newest = Some(page);
                     self.changes.take(relation, number, page);
                     self.end_extending(now, relation);
                     (Extending::No, true)
                 }
                 Extending::HasWritten(left, page) => {
-                    extension.fresh.push(page);
+                    extension.newest = Some(page);
+                    extension.listed.insert(page);
+                    extension.root_has_room |= left == 2;
                     (Extending::Adds(left - 1), true)
                 }
             };
@@ -153,5 +206,26 @@ impl Postgresql {
             Some(next) => self.queue_resume(now, next),
             None => extension.held = false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_map_goes_round_and_its_root_knows_when_all_pages_are_there() {
+        let mut extension = Extension {
+            listed: BTreeSet::from([4, 7]),
+            ..Extension::default()
+        };
+        assert_eq!(extension.listed_page(true), None, "the root knows of none");
+        let pages = [0; 3].map(|_| extension.listed_page(false));
+        assert_eq!(pages, [Some(4), Some(7), Some(4)]);
+        extension.root_has_room = true;
+        assert_eq!(extension.listed_page(true), Some(7));
+        extension.listed.clear();
+        assert_eq!(extension.listed_page(true), None);
+        assert!(!extension.root_has_room);
     }
 }
