@@ -40,12 +40,6 @@ GROWTH = (
     "a table grows by are written as zeros first, which is not simulated"
 )
 
-STOPS = (
-    "simulator: backends that go on take each page that is added, and their reads of the file hold "
-    "up the next one, while all others wait (docs/predict-postgresql.md); tried with that, bytes "
-    "written are within 6 %"
-)
-
 REASONS: dict[str, str] = {
     "rows of 4,090 B: read-ahead 512 KiB": ONE_DRAW,
     "rows of 1 KiB: read-ahead 512 KiB": ONE_DRAW,
@@ -61,9 +55,7 @@ REASONS: dict[str, str] = {
     "rows of 16 KiB: half writes": "not known",
     "PostgreSQL, rows of 4,090 B: sequential": IN_ORDER,
     "PostgreSQL, rows of 1 KiB: sequential": IN_ORDER,
-    "PostgreSQL, rows of 4,090 B: half writes": STOPS,
-    "PostgreSQL, rows of 4,090 B: half writes, 64 threads": STOPS,
-    "PostgreSQL, rows of 4,090 B: a tenth writes": STOPS,
+    "PostgreSQL, rows of 4,090 B: half writes, 64 threads": GROWTH,
     "PostgreSQL, rows of 4,090 B: half writes, zipfian": "not known",
     "PostgreSQL, rows of 4,090 B: writes, one thread": "not known",
     "PostgreSQL, rows of 1 KiB: writes, one thread": "not known",
