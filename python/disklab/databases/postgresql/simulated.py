@@ -222,8 +222,8 @@ of 200 B (67 and 74).
 """
 
 WRITES = (
-    "PostgreSQL's writes: rates of rows were within a third of our rehearsals', p99 within a factor "
-    "of three but once; sysbench's and TPC-C's have not been compared on a quiet machine"
+    "PostgreSQL's writes: rates of rows were within a third of our rehearsals', p99 within a "
+    "factor of three but once; sysbench's and TPC-C's have not been compared on a quiet machine"
 )
 """**Source:** our own rehearsals of 2026-11-27, in docs/predict-postgresql.md."""
 
