@@ -12,12 +12,15 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from disklab.databases import Conditions
 from disklab.databases.cassandra.cluster import Cassandra
+from disklab.databases.cassandra.distribution import RELEASES
 from disklab.databases.cassandra.jolokia import COMPACTED, FLUSH, STORAGE
 from disklab.engine import LoadDone, run_load
 from disklab.engine.load import ClosedLoop, LoadJob, RowsWorkload, Stop, load_target
@@ -31,6 +34,8 @@ PARTS = 4
 """Tables of one size with which size-tiered compaction begins."""
 THREADS = (1, 8, 64)
 HEAP = Setup(3072)
+VERSIONS = tuple(RELEASES)
+"""All on the same Java."""
 
 
 class Costs:
@@ -102,9 +107,9 @@ class Costs:
         return found
 
 
-def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
+def cells(version: str, row_bytes: int, seconds: float) -> Iterator[Any]:
     """Yield a line of each cell."""
-    with started(HEAP) as database:
+    with started(replace(HEAP, version=version)) as database:
         costs = Costs(database, row_bytes)
         costs.run({"write": 1.0}, 16, Stop(operations=costs.rows), "sequential")
         costs.run({"read": 1.0}, 16, Stop(duration_s=seconds))
@@ -129,13 +134,15 @@ def cells(row_bytes: int, seconds: float) -> Iterator[Any]:
 
 
 def main() -> None:
-    """Measure the rows' sizes that were asked for."""
+    """Measure the versions and the rows' sizes that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, action="append", choices=sorted(ROWS))
+    parser.add_argument("--version", action="append", choices=VERSIONS)
     parser.add_argument("--seconds", type=float, default=15.0, help="a cell's time")
     options = parser.parse_args()
-    for row_bytes in options.rows or sorted(ROWS):
-        for line in cells(row_bytes, options.seconds):
+    asked = product(options.rows or sorted(ROWS), options.version or VERSIONS[:1])
+    for row_bytes, version in asked:
+        for line in cells(version, row_bytes, options.seconds):
             text = json.dumps(line)
             print(text, flush=True)
             with MEASURED.open("a", encoding="utf-8") as file:

@@ -59,6 +59,8 @@ class Setup:
     threads: int = 2
     parallel: bool = False
     """The young generation of ParNew in Cassandra 3.11, which JDK 17 has no more: HEAP_NEWSIZE."""
+    version: str | None = None
+    """Of Cassandra; None: the usual."""
     own_options: bool = False
     """Those of Cassandra's jvm17-server.options that a rehearsal has not."""
 
@@ -119,7 +121,8 @@ def started(setup: Setup) -> Iterator[Cassandra]:
             log_dir=folder / "logs",
             group=None,
         )
-        request = Request("cassandra", Sizes(8 << 30, Fraction(1)), table={"compression": "none"})
+        sizes, table = Sizes(8 << 30, Fraction(1)), {"compression": "none"}
+        request = Request("cassandra", sizes, table=table, version=setup.version)
         heap = setup.heap_mib * MIB
         plan = MemoryPlan(heap, heap // 4, 1024 * MIB, KEY_CACHE_BYTES, 2 << 30, ())
         distribution = distribution_of(request, lambda *_: None)
