@@ -209,6 +209,7 @@ def test_sysbench_s_scripts_run(server: MariaDB) -> None:
     for script in (
         *("oltp_point_select", "oltp_read", "oltp_read_only"),
         *("oltp_read_write", "oltp_write_only", "oltp_insert"),
+        "oltp_read_write, statements: {point_selects: 2, order_ranges: 0, delete_inserts: 0}",
     ):
         run = sysbench(script).run(server.target, Asked(Stop(operations=200), stream=1))
         transactions = ended(run).operations["transaction"]

@@ -216,6 +216,21 @@ def test_scans_and_reads_before_writes_are_simulated_by_name(name: str, kinds: s
         assert counts["scan"] == pytest.approx(19 * counts["insert"], rel=0.1)
 
 
+def test_sysbench_s_statements_are_as_many_as_the_file_says() -> None:
+    counts = "statements: {point_selects: 3, sum_ranges: 0, index_updates: 5, delete_inserts: 0}"
+    (usual,), (counted,) = (
+        job(text)["workload"]["transactions"]
+        for text in (SYSBENCH, SYSBENCH.replace("threads: 16", f"threads: 16, {counts}"))
+    )
+    kinds = [
+        [(one["reported_as"], one["times"]) for one in each["statements"] if one["reported_as"]]
+        for each in (usual, counted)
+    ]
+    changes = [("update", 1), ("update", 1), ("delete", 1), ("insert", 1)]
+    assert kinds[0] == [("select", 10), ("range", 4), *changes]
+    assert kinds[1] == [("select", 3), ("range", 3), ("update", 5), ("update", 1)]
+
+
 def test_rows_that_sysbench_prefers_are_in_memory() -> None:
     """Three of four draws go to a hundredth of the rows: a pool that holds a seventh has these."""
     reads = SYSBENCH.replace("oltp_read_write", "oltp_point_select").replace("100k", "4M")

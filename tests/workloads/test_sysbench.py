@@ -201,3 +201,16 @@ def test_rows_are_preferred_as_the_file_says(program: Path) -> None:
     preferring = workload("oltp_read_only", ", rand_type: special")
     ran(preferring.run(TARGET, Asked(Stop(duration_s=3.6), stream=7, threads=9)))
     assert "--rand-type=special" in seen.read_text().splitlines()
+
+
+def test_a_transaction_has_the_statements_that_the_file_says(program: Path) -> None:
+    seen, said = program.with_name("seen"), program.with_name("said")
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}\ncat {said}\n')
+    said.write_text(SAID)
+    asked = Asked(Stop(duration_s=3.6), stream=7, threads=9)
+    counted = workload("oltp_read_write", ", statements: {index_updates: 5, delete_inserts: 0}")
+    ran(counted.run(TARGET, asked))
+    options = seen.read_text().splitlines()
+    assert {"--index-updates=5", "--delete-inserts=0", "--point-selects=10"} <= set(options)
+    ran(workload("oltp_read_write", "").run(TARGET, asked))
+    assert not any(option.startswith("--index-updates") for option in seen.read_text().split())

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from disklab.spec import ClusterTrial
-from disklab.spec.model import Dataset, Sysbench, Tpcc
+from disklab.spec.benchmarks import Sysbench, SysbenchStatements, Tpcc
+from disklab.spec.model import Dataset
 
 Json = dict[str, Any]
 
@@ -205,16 +206,22 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     update_non_index = statement(text, reported_as="update", row_bytes=120)
     update_index = statement(number, *index, reported_as="update")
     delete = statement(number, *index, reported_as="delete")
-    count = work.range_rows
+    count, counts = work.range_rows, work.statements or SysbenchStatements()
     scan = statement(
-        access("sbtest", "read", count, run), times=4, reported_as="range", row_bytes=count * 120
+        access("sbtest", "read", count, run), reported_as="range", row_bytes=count * 120
     )
-    writes = [update_index, update_non_index, delete, {**insert, "times": 1}]
+    reads = [*_often(select, counts.point_selects), *_often(scan, counts.ranges)]
+    writes = [
+        *_often(update_index, counts.index_updates),
+        *_often(update_non_index, counts.non_index_updates),
+        *_often(delete, counts.delete_inserts),
+        *_often(insert, counts.delete_inserts),
+    ]
     scripts = {
         "oltp_read": [BEGIN, select, COMMIT_READS],
         "oltp_insert": [BEGIN, insert, COMMIT],
-        "oltp_read_only": [BEGIN, select, scan, COMMIT_READS],
-        "oltp_read_write": [BEGIN, select, scan, *writes, COMMIT],
+        "oltp_read_only": [BEGIN, *reads, COMMIT_READS],
+        "oltp_read_write": [BEGIN, *reads, *writes, COMMIT],
         "oltp_write_only": [BEGIN, *writes, COMMIT],
         "oltp_point_select": [{**select, "times": 1}],
         "oltp_update_index": [update_index],
@@ -222,6 +229,11 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     }
     one = {"name": "transaction", "share_ppm": 1_000_000, "statements": scripts[work.script]}
     return Shape(tables, [one], work.threads, None)
+
+
+def _often(each: Json, times: int) -> list[Json]:
+    """Return a statement so many times in a row."""
+    return [{**each, "times": times}] if times else []
 
 
 def tpcc(work: Tpcc, stored: Stored) -> Shape:

@@ -37,12 +37,12 @@ from disklab.spec.amounts import (
     Ratio,
     Scale,
     Seconds,
-    Threads,
     TimeDilation,
     Unreadable,
     given,
     only,
 )
+from disklab.spec.benchmarks import Sysbench, Tpcc
 from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.procedures import Load, Procedure, Variable
 from disklab.spec.replay import TraceReplay
@@ -453,48 +453,6 @@ def _sections(given: Any) -> Any:
     if not isinstance(given, list) or not given or not isinstance(given[0], Mapping):
         return given
     return {**given[0], "beside": given[1:]}
-
-
-class Sysbench(Part):
-    """sysbench's OLTP tables and scripts."""
-
-    script: Literal[
-        "oltp_read",
-        "oltp_insert",
-        "oltp_read_only",
-        "oltp_read_write",
-        "oltp_write_only",
-        "oltp_point_select",
-        "oltp_update_index",
-        "oltp_update_non_index",
-    ] = Field(examples=["oltp_read"])
-    """Which statements a transaction has; oltp_read is ten point selects, oltp_insert ten inserts
-    of one row; the others are sysbench's own."""
-    tables: Count = Field(examples=[20])
-    """Tables."""
-    rows_per_table: Count = Field(examples=["15M"])
-    """Rows of each table."""
-    secondary_index: bool = Field(default=True, examples=[True])
-    """Whether column k has an index."""
-    rand_type: Literal["uniform", "special", "gaussian", "pareto", "zipfian"] = Field(
-        default="uniform", examples=["special"]
-    )
-    """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
-    draws in four among a hundredth of each table."""
-    range_rows: Count = Field(default=100, examples=["12k"])
-    """Rows of each range of the scripts that have ranges, as sysbench's --range-size."""
-    threads: Threads = Field(examples=[60])
-    """Connections that each run one transaction after another. With `workload.load.rate` they take
-    the transactions of an open loop as they are due."""
-
-
-class Tpcc(Part):
-    """TPC-C with keying and think times."""
-
-    warehouses: Count = Field(examples=[2000])
-    """Warehouses; ten terminals each."""
-    connections: Threads = Field(examples=[600])
-    """Connections to the database."""
 
 
 Kind = Literal["rows", "sysbench", "tpcc", "fio", "trace"]

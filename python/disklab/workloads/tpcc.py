@@ -18,7 +18,7 @@ from disklab.engine.load import (
     TpccWorkload,
     load_target,
 )
-from disklab.spec import ClusterTrial, model
+from disklab.spec import ClusterTrial, benchmarks
 from disklab.workloads.protocol import Asked, Begin, Target
 
 LOAD_CONNECTIONS = 8
@@ -95,7 +95,7 @@ class Tpcc:
 
     def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the data hang on it alone."""
-        work = spec.workload.the(model.Tpcc)
+        work = spec.workload.the(benchmarks.Tpcc)
         self._work = work
         self._seed = seed
         self._time_dilation = time_dilation

@@ -43,7 +43,8 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import Json
 from disklab.errors import Problem
 from disklab.spec import Cluster, ClusterTrial, TimedEvent
-from disklab.spec.model import Database, Dataset, Sysbench
+from disklab.spec.benchmarks import Sysbench
+from disklab.spec.model import Database, Dataset
 
 RECORD_HEADER = 5
 """**Source:** rem0rec.h, `REC_N_NEW_EXTRA_BYTES`."""

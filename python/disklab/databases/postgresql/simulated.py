@@ -42,7 +42,8 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import Json
 from disklab.errors import Problem
 from disklab.spec import Cluster, ClusterTrial, TimedEvent
-from disklab.spec.model import Database, Dataset, Sysbench
+from disklab.spec.benchmarks import Sysbench
+from disklab.spec.model import Database, Dataset
 
 # Servers of PostgreSQL that break, as the simulator takes it.
 

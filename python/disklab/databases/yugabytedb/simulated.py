@@ -20,7 +20,7 @@ from disklab.databases.simulating import (
 from disklab.databases.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
 from disklab.errors import Problem
 from disklab.spec import ClusterTrial
-from disklab.spec.model import Sysbench
+from disklab.spec.benchmarks import Sysbench
 from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000

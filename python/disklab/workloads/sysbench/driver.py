@@ -25,7 +25,7 @@ from disklab.hosts import requirements
 from disklab.machines import programs
 from disklab.machines.child import minimal
 from disklab.results import Histogram, encode
-from disklab.spec import ClusterTrial, model
+from disklab.spec import ClusterTrial, benchmarks
 from disklab.workloads.protocol import Asked, Begin, Target
 
 # What sysbench prints, as the events of a load.
@@ -374,7 +374,7 @@ class Sysbench:
 
     def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here; UserError when sysbench is not installed."""
-        work = spec.workload.the(model.Sysbench)
+        work = spec.workload.the(benchmarks.Sysbench)
         self._work = work
         self._rate = spec.workload.load.rate_per_s if spec.workload.load else None
         self._seed = seed
@@ -408,6 +408,7 @@ class Sysbench:
         command = [
             *self._common(target, script, asked.threads or self._work.threads),
             *own,
+            *self._statements(),
             # sysbench's seed has 31 bits; 0 means the clock.
             f"--rand-seed={asked.stream % (2**31 - 1) + 1}",
             f"--time={seconds or 0}",
@@ -436,6 +437,14 @@ class Sysbench:
             * ADDED_ROWS.get(self._work.script, 0)
             / (self._rows)
         )
+
+    def _statements(self) -> list[str]:
+        """Return how many statements of each kind a transaction has; else as the script has it."""
+        counts = self._work.statements
+        return [
+            f"--{name.replace('_', '-')}={count}"
+            for name, count in (counts.model_dump() if counts else {}).items()
+        ]
 
     def _common(self, target: Target, script: str, threads: int) -> Sequence[str]:
         contact_points = target["contact_points"]

@@ -1,0 +1,106 @@
+"""Benchmarks that bring tables and transactions of their own: sysbench and TPC-C."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from disklab.spec.amounts import Count, Part, Threads, Unreadable
+
+Times = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class SysbenchStatements(Part):
+    """Statements of a transaction, as sysbench's options of these names; defaults are its own."""
+
+    point_selects: Times = Field(default=10, examples=[5])
+    """Selects of one row by its key."""
+    simple_ranges: Times = Field(default=1, examples=[0])
+    """Selects of `range_rows` rows."""
+    sum_ranges: Times = Field(default=1, examples=[0])
+    """Selects of their sum."""
+    order_ranges: Times = Field(default=1, examples=[0])
+    """Selects of them in order."""
+    distinct_ranges: Times = Field(default=1, examples=[0])
+    """Selects of them in order, each value once."""
+    index_updates: Times = Field(default=1, examples=[10])
+    """Updates of the column k, which the secondary index has."""
+    non_index_updates: Times = Field(default=1, examples=[0])
+    """Updates of the column c, which has no index."""
+    delete_inserts: Times = Field(default=1, examples=[0])
+    """Deletes of a row, and inserts of one with its key."""
+
+    @property
+    def ranges(self) -> int:
+        """Statements that read a range."""
+        return self.simple_ranges + self.sum_ranges + self.order_ranges + self.distinct_ranges
+
+    @property
+    def changes(self) -> int:
+        """Statements that change rows."""
+        return self.index_updates + self.non_index_updates + self.delete_inserts
+
+
+WITH_STATEMENTS = ("oltp_read_only", "oltp_read_write", "oltp_write_only")
+"""Scripts of sysbench whose transactions have as many statements as its options say."""
+
+
+class Sysbench(Part):
+    """sysbench's OLTP tables and scripts."""
+
+    script: Literal[
+        "oltp_read",
+        "oltp_insert",
+        "oltp_read_only",
+        "oltp_read_write",
+        "oltp_write_only",
+        "oltp_point_select",
+        "oltp_update_index",
+        "oltp_update_non_index",
+    ] = Field(examples=["oltp_read"])
+    """Which statements a transaction has; oltp_read is ten point selects, oltp_insert ten inserts
+    of one row; the others are sysbench's own."""
+    tables: Count = Field(examples=[20])
+    """Tables."""
+    rows_per_table: Count = Field(examples=["15M"])
+    """Rows of each table."""
+    secondary_index: bool = Field(default=True, examples=[True])
+    """Whether column k has an index."""
+    rand_type: Literal["uniform", "special", "gaussian", "pareto", "zipfian"] = Field(
+        default="uniform", examples=["special"]
+    )
+    """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
+    draws in four among a hundredth of each table."""
+    range_rows: Count = Field(default=100, examples=["12k"])
+    """Rows of each range of the scripts that have ranges, as sysbench's --range-size."""
+    statements: SysbenchStatements | None = Field(default=None, examples=[{"delete_inserts": 0}])
+    """How many statements of each kind a transaction has; of oltp_read_only, oltp_read_write and
+    oltp_write_only."""
+    threads: Threads = Field(examples=[60])
+    """Connections that each run one transaction after another. With `workload.load.rate` they take
+    the transactions of an open loop as they are due."""
+
+    @model_validator(mode="after")
+    def _has_statements(self) -> Sysbench:
+        if self.statements is None:
+            return self
+        if self.script not in WITH_STATEMENTS:
+            rule = f"{self.script} has the same statements always"
+            raise Unreadable(
+                rule, f"use the script {', '.join(WITH_STATEMENTS)}, or leave them out"
+            )
+        reads, changes = "write_only" not in self.script, "read_only" not in self.script
+        reading = self.statements.point_selects + self.statements.ranges
+        if not (reads * reading + changes * self.statements.changes):
+            raise Unreadable(f"no statement of {self.script} is left", "leave some of them")
+        return self
+
+
+class Tpcc(Part):
+    """TPC-C with keying and think times."""
+
+    warehouses: Count = Field(examples=[2000])
+    """Warehouses; ten terminals each."""
+    connections: Threads = Field(examples=[600])
+    """Connections to the database."""
