@@ -150,6 +150,15 @@ def test_an_open_loop_keeps_its_rate_and_its_mixture(
     assert decode(done.lateness).total == 1_000
 
 
+def test_threads_keep_to_a_ceiling(target: Mapping[str, object]) -> None:
+    paced = ClosedLoop(threads=16, at_most_per_s=50)
+    done = last(job(target, {"read": 1.0}, load=paced, stop=Stop(duration_s=2.0)))
+    assert done.errors == {}
+    # A busy machine may end the run before the last few of a hundred.
+    assert 80 < done.operations["read"].count <= 100
+    assert (done.unsent, done.lateness) == (0, None)
+
+
 def test_a_run_that_is_stopped_says_what_it_has(target: Mapping[str, object]) -> None:
     endless = job(target, {"read": 1.0}, stop=Stop(duration_s=60.0))
     with LoadRun(endless) as run:

@@ -16,6 +16,7 @@ from disklab.databases.calibration import (
 )
 from disklab.databases.cassandra import simulated_settings
 from disklab.errors import UserError
+from disklab.prediction import Options, predict
 from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.run import requests_of
 
@@ -111,6 +112,40 @@ def test_a_device_is_written_as_fio_writes_it() -> None:
 def test_a_device_takes_any_jobs_and_depth() -> None:
     found = [reference_job("azure-queue-depths", index)["device"]["fio"] for index in range(7)]
     assert [(fio["jobs"], fio["depth"]) for fio in found] == [(1, 2**n) for n in range(7)]
+
+
+def test_threads_with_a_ceiling_are_as_many_and_paced() -> None:
+    found = job(SMALL.replace("threads: 128", "threads: 128, at_most: 5000/s"))
+    assert found["workload"]["load"] == {
+        "open": {"rate_per_ks": 5_000_000, "arrivals": "paced", "max_in_flight": 128}
+    }
+
+
+@pytest.mark.parametrize(("ceiling", "bound_by"), [(2_000, "load ceiling"), (900_000, None)])
+def test_a_ceiling_is_the_limit_of_threads_that_reach_it(
+    tmp_path: Path, ceiling: int, bound_by: str | None
+) -> None:
+    # Warm: a slower load takes longer until what it reads lies in memory.
+    whole = f"{SMALL}before: {{page_cache: warm}}\n"
+    text = whole.replace("threads: 128", f"threads: 128, at_most: {ceiling}/s")
+    options = Options(fidelity="quick", out=tmp_path)
+    (paced,) = predict(spec.parse(text, "x.yaml"), options, lambda _: None).results()
+    (free,) = predict(spec.parse(whole, "x.yaml"), options, lambda _: None).results()
+    assert paced.loop == {"kind": "closed", "threads": 128, "at_most_per_s": ceiling}
+    assert paced.bottleneck is not None
+    assert free.ops_per_s is not None
+    below = [note for note in paced.warnings if "that the load's ceiling allows" in note]
+    if bound_by:
+        assert paced.bottleneck.resource == bound_by
+        assert paced.ops_per_s == pytest.approx(ceiling, rel=0.01)
+        assert paced.latency_ms["p50"] < free.latency_ms["p50"]
+        assert not below
+    else:
+        assert free.bottleneck is not None
+        assert paced.bottleneck.resource == free.bottleneck.resource
+        assert paced.ops_per_s == pytest.approx(free.ops_per_s, rel=0.03)
+        assert paced.latency_ms["p50"] == pytest.approx(free.latency_ms["p50"], rel=0.05)
+        assert below
 
 
 def test_open_loop_settings_and_defaults() -> None:

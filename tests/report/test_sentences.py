@@ -145,6 +145,22 @@ def test_three_candidates_are_put_in_order(tmp_path: Path) -> None:
     assert text == "In the order of reads a second: b (3,000), c (2,000), a (1,000)"
 
 
+def paced(rate: float) -> dict[str, Any]:
+    return {"loop": {"kind": "closed", "threads": 64, "at_most_per_s": rate}}
+
+
+def test_candidates_that_keep_to_a_ceiling_differ_by_their_latency(tmp_path: Path) -> None:
+    held = [of("a", 5000, paced(5000)), of("b", 5000, paced(5000), tail=2.0)]
+    text, _ = told(report_of(tmp_path / "held", *held))
+    assert "99th percentile" in text
+    below = [of("a", 5000, paced(5000)), of("b", 2500, paced(5000))]
+    text, _ = told(report_of(tmp_path / "below", *below))
+    assert text.startswith("A does at least 2.0 times the reads of b (5,000 against 2,500")
+    more = [of("c", 5000, paced(5000), tail=1.0)]
+    text = report_of(tmp_path / "three", *held, *more, below[1]).headline[0][1].text
+    assert text.startswith("5,000 operations a second are carried, in the order of p99, by")
+
+
 def test_neither_carries_the_offered_rate(tmp_path: Path) -> None:
     load = open_loop(25_000)
     text, _ = told(report_of(tmp_path, of("a", 18_250, load), of("b", 15_000, load)))

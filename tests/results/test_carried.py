@@ -6,7 +6,7 @@ import random
 
 import pytest
 from disklab.results import TrialResult
-from disklab.results.required import carried_ratio, is_overloaded
+from disklab.results.required import carried_ratio, is_overloaded, paced_at
 
 from tests.results.made import result
 
@@ -49,3 +49,15 @@ def test_a_closed_loop_is_never_overloaded() -> None:
     )
     assert not is_overloaded([closed])
     assert carried_ratio([closed]) is None
+
+
+def test_a_ceiling_is_held_from_97_percent_on_and_never_an_overload() -> None:
+    loop = {"kind": "closed", "threads": 8, "at_most_per_s": 1000}
+    held, below = (
+        result().model_copy(update={"ops_per_s": done, "loop": loop}) for done in (971.0, 968.0)
+    )
+    assert (paced_at([held]), paced_at([below])) == (1000, None)
+    assert not is_overloaded([below])
+    assert carried_ratio([below]) is None
+    faster = held.model_copy(update={"loop": {**loop, "at_most_per_s": 990}})
+    assert paced_at([held, faster]) is None, "two ceilings are none"

@@ -181,6 +181,16 @@ def test_a_rate_that_was_never_offered_cannot_be_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ceiling", "outcome"), [(1000, Outcome.CANNOT_TELL), (None, Outcome.MISSED)]
+)
+def test_what_a_ceiling_held_back_is_not_missed(ceiling: int | None, outcome: Outcome) -> None:
+    loop = {"kind": "closed", "threads": 8, "at_most_per_s": ceiling}
+    told = kept(required("{rate: 2000/s}"), [result(ops_per_s=1000.0, loop=loop)])
+    assert told is not None
+    assert told.outcome is outcome
+
+
+@pytest.mark.parametrize(
     ("asked", "words"),
     [
         ("{}", "asks for something"),

@@ -95,6 +95,12 @@ def test_the_base_is_right() -> None:
         ("{read: 100%}", "{read: 100}", "operations.read: 100: a share lies between 0 % and"),
         ("threads: 128", "threads: 128, rate: 10/s", "a load is either threads (closed loop) or"),
         ("{threads: 128}", "{}", "a load is either threads (closed loop) or rate (open loop)"),
+        (
+            "{threads: 128}",
+            "{rate: 10/s, at_most: 5/s}",
+            "at_most is the ceiling of a closed loop: threads that wait for each other; write "
+            "{threads: 128, at_most: 20000/s}",
+        ),
         ("rows: 10M,", "rows: 10M, fill: 30%,", "a data set has either rows or fill"),
         ("  load: {threads: 128}\n", "", "workload.load: (missing): is needed: threads (closed"),
         ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),

@@ -83,6 +83,16 @@ def test_threads_and_rate_push_each_other_out() -> None:
     assert patched(ROWS, "{workload.load.rate: 500/s}").workload.load == load
 
 
+def test_a_ceiling_belongs_to_the_threads() -> None:
+    load = patched(ROWS, "{workload.load.at_most: 500/s}").workload.load
+    assert load is not None
+    assert load.threads
+    assert load.at_most_per_s == load.scheduled_per_s == 500
+    both = patched(ROWS.replace("load: {", "load: {at_most: 9/s, "), "{workload.load.rate: 5/s}")
+    assert both.workload.load is not None
+    assert (both.workload.load.at_most_per_s, both.workload.load.scheduled_per_s) == (None, 5)
+
+
 def test_another_procedure_replaces_the_old_one_and_the_same_merges() -> None:
     fixed = patched(VARIABLE, "{procedure: {fixed: {rate: 500/s}}}").procedure
     assert fixed is not None

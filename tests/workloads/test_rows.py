@@ -86,6 +86,13 @@ def test_an_open_loop_has_the_rate_of_the_share(tmp_path: Path) -> None:
     assert job.stop.duration_s == 30.0
 
 
+def test_a_ceiling_is_that_of_the_share_as_threads_are(tmp_path: Path) -> None:
+    asked = trial(tmp_path, "{threads: 64, at_most: 4000/s}")
+    assert measure_job(asked, TARGET, 500, seed=9).load == ClosedLoop(
+        threads=32, at_most_per_s=2000.0
+    )
+
+
 def test_each_repeat_draws_other_keys_of_the_same_rows(tmp_path: Path) -> None:
     asked = trial(tmp_path, "{threads: 64}")
     fill = fill_job(asked, TARGET, 500, seed=9)

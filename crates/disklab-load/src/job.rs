@@ -66,6 +66,10 @@ pub enum Load {
 pub struct Closed {
     /// Operations in flight.
     pub threads: u32,
+    /// Operations a second at most: each also waits until it is due at that rate, and its latency is from when it
+    /// starts. None: it starts at once.
+    #[serde(default)]
+    pub at_most_per_s: Option<f64>,
 }
 
 /// An open loop.
@@ -133,6 +137,27 @@ impl Generator {
     }
 }
 
+impl Load {
+    /// The arrivals by which operations are due; None: they are due at once.
+    pub fn arrivals(&self) -> Option<Open> {
+        match *self {
+            Load::Open(open) => Some(open),
+            Load::Closed(closed) => closed.at_most_per_s.map(|rate_per_s| Open {
+                rate_per_s,
+                arrivals: Spacing::Even,
+                max_in_flight: closed.threads,
+            }),
+        }
+    }
+
+    fn rate_place(&self) -> &'static str {
+        match self {
+            Load::Closed(_) => "load.at_most_per_s",
+            Load::Open(_) => "load.rate_per_s",
+        }
+    }
+}
+
 impl Job {
     /// Reads a job; all that is wrong with its values at once.
     pub fn parse(text: &str) -> Result<Job, LoadError> {
@@ -161,7 +186,7 @@ impl Job {
     /// Whether operations start by the clock: in an open loop, and where terminals rest.
     pub fn is_timed(&self) -> bool {
         let rests = matches!(&self.workload, Workload::Tpcc(tpcc) if tpcc.keying_and_thinking);
-        rests || matches!(self.load, Load::Open(_))
+        rests || self.load.arrivals().is_some()
     }
 
     /// The longest that an operation may take.
@@ -276,10 +301,10 @@ impl Job {
                 "use a database that speaks PostgreSQL's or MySQL's protocol, or the workload rows",
             ));
         }
-        if let Load::Open(open) = self.load {
+        if let Some(arrivals) = self.load.arrivals() {
             found.push(Problem::new(
-                "load.rate_per_s",
-                open.rate_per_s,
+                self.load.rate_place(),
+                arrivals.rate_per_s,
                 "TPC-C's rate is what its terminals make of their keying and think times",
                 "give threads, the number of connections; more warehouses make a higher rate",
             ));
@@ -297,19 +322,20 @@ impl Job {
 
     fn load_problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
+        let rate = self.load.arrivals().map(|arrivals| arrivals.rate_per_s);
+        if let Some(rate) = rate
+            && !(rate > 0.0 && rate <= 10_000_000.0)
+        {
+            found.push(Problem::new(
+                self.load.rate_place(),
+                rate,
+                "a rate is above 0 and at most 10,000,000 operations a second",
+                "give operations a second",
+            ));
+        }
         let (place, slots) = match self.load {
             Load::Closed(closed) => ("load.threads", closed.threads),
-            Load::Open(open) => {
-                if !(open.rate_per_s > 0.0 && open.rate_per_s <= 10_000_000.0) {
-                    found.push(Problem::new(
-                        "load.rate_per_s",
-                        open.rate_per_s,
-                        "a rate is above 0 and at most 10,000,000 operations a second",
-                        "give operations a second",
-                    ));
-                }
-                ("load.max_in_flight", open.max_in_flight)
-            }
+            Load::Open(open) => ("load.max_in_flight", open.max_in_flight),
         };
         if slots < self.generator.count {
             found.push(Problem::new(

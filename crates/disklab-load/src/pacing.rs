@@ -32,6 +32,11 @@ pub struct Start {
 pub enum Schedule {
     /// Decided beforehand, whatever the database does.
     Arrivals(Arrivals),
+    /// Decided beforehand for threads that start no sooner, and are not late when they start later: the ceiling of a
+    /// closed loop. What they fall behind they catch up with.
+    ///
+    /// **Source:** `StressAction` of cassandra-stress 4.1 with `throttle=`, `ClientThread` of YCSB with `-target`.
+    Ceiling(Arrivals),
     /// Those of terminals, each of which starts anew when it has rested.
     Terminals(Terminals),
 }
@@ -58,7 +63,7 @@ impl Schedule {
     /// The next intended start; the end of time while every terminal is busy.
     fn peek(&self) -> Instant {
         match self {
-            Schedule::Arrivals(arrivals) => arrivals.peek(),
+            Schedule::Arrivals(arrivals) | Schedule::Ceiling(arrivals) => arrivals.peek(),
             Schedule::Terminals(terminals) => terminals
                 .resting
                 .peek()
@@ -66,9 +71,16 @@ impl Schedule {
         }
     }
 
-    /// Takes the next start; there is one.
-    fn take(&mut self) -> Start {
+    /// Takes the next start, which is due; there is one.
+    fn take(&mut self, now: Instant) -> Start {
         match self {
+            Schedule::Ceiling(arrivals) => {
+                arrivals.take();
+                Start {
+                    intended: now,
+                    terminal: None,
+                }
+            }
             Schedule::Arrivals(arrivals) => Start {
                 intended: arrivals.take(),
                 terminal: None,
@@ -90,15 +102,18 @@ impl Schedule {
             Schedule::Arrivals(arrivals) => {
                 arrivals.peek() >= end || now >= end.saturating_add(LATE_AT_THE_END)
             }
+            Schedule::Ceiling(arrivals) => arrivals.peek() >= end || now >= end,
             // A terminal whose operation ends may be there again at once.
             Schedule::Terminals(_) => now >= end,
         }
     }
 
-    /// Takes every start before `end`; returns how many.
+    /// Takes every start before `end` that was offered; returns how many.
     fn skip_until(&mut self, end: Instant) -> u64 {
         match self {
             Schedule::Arrivals(arrivals) => arrivals.skip_until(end),
+            // A ceiling is no offer.
+            Schedule::Ceiling(_) => 0,
             Schedule::Terminals(terminals) => {
                 let waiting = terminals.resting.drain();
                 waiting.filter(|Reverse((start, _))| *start < end).count() as u64
@@ -202,7 +217,7 @@ impl Pacing {
             return Poll::Pending;
         }
         self.count_down();
-        let start = schedule.take();
+        let start = schedule.take(now);
         let another = schedule.peek() <= now;
         drop(schedule);
         if another {

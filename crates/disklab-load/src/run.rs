@@ -300,23 +300,23 @@ fn share<W: Workload>(
     terminals: &[Duration],
 ) -> Result<Rc<Shared<W>>, LoadError> {
     let clock = Clock::start(job.time_dilation);
-    let schedule = match &job.load {
-        Load::Closed(_) if terminals.is_empty() => None,
-        Load::Closed(_) => Some(Schedule::Terminals(Terminals::new(terminals))),
-        Load::Open(open) => {
-            let name = format!(
-                "arrivals {} of {}",
-                job.generator.index, job.generator.count
-            );
-            let stream = Stream::new(job.seed, &name);
-            Some(Schedule::Arrivals(Arrivals::new(
-                open,
-                job.generator,
-                stream,
-            )))
-        }
+    let arrivals = job.load.arrivals().map(|open| {
+        let name = format!(
+            "arrivals {} of {}",
+            job.generator.index, job.generator.count
+        );
+        Arrivals::new(&open, job.generator, Stream::new(job.seed, &name))
+    });
+    let schedule = match (&job.load, arrivals) {
+        (_, None) if terminals.is_empty() => None,
+        (_, None) => Some(Schedule::Terminals(Terminals::new(terminals))),
+        (Load::Closed(_), Some(arrivals)) => Some(Schedule::Ceiling(arrivals)),
+        (Load::Open(_), Some(arrivals)) => Some(Schedule::Arrivals(arrivals)),
     };
-    let paced = schedule.is_some();
+    let paced = matches!(
+        schedule,
+        Some(Schedule::Arrivals(_) | Schedule::Terminals(_))
+    );
     let kinds = workload.kinds().len();
     let operations = job.stop.operations.map(|all| job.generator.part(all));
     let operations = workload.operations().or(operations);

@@ -240,6 +240,49 @@ fn with_one_in_flight_the_queue_is_in_the_response_and_not_in_the_service_time()
 }
 
 #[test]
+fn threads_keep_to_a_ceiling_and_count_from_their_own_start() {
+    let fake = Fake::start(Manners {
+        stall: Some((Duration::from_millis(995), Duration::from_millis(2_000))),
+        ..Manners::default()
+    });
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/load", json!({"threads": 2, "at_most_per_s": 100.0})),
+            ("/stop", json!({"duration_s": 3.0})),
+        ],
+    ));
+    // A hundred a second, and after the stall what was missed in it, at once.
+    assert_eq!(run["operations"]["write"]["count"], 300);
+    assert!(run["lateness"].is_null(), "a ceiling offers nothing");
+    let response = milliseconds(&run["response"]["write"]);
+    // Both threads met the stall; what they did not start in it has no latency.
+    assert!(response[1] > 900.0 * ROUNDING, "{} ms", response[1]);
+    assert!(response[2] < BUSY_MS, "{} ms", response[2]);
+}
+
+#[test]
+fn threads_that_do_not_reach_their_ceiling_are_a_closed_loop() {
+    let fake = Fake::start(Manners {
+        stall: Some((Duration::from_millis(200), Duration::from_millis(1_500))),
+        ..Manners::default()
+    });
+    let run = done(&job(
+        &fake,
+        &[
+            ("/workload/operations", json!({"write": 1.0})),
+            ("/load", json!({"threads": 8, "at_most_per_s": 100.0})),
+            ("/stop", json!({"duration_s": 1.0})),
+        ],
+    ));
+    let sent = run["operations"]["write"]["count"].as_u64().unwrap();
+    // 20 before the stall and 8 in it; a busy machine begins the stall later than the run.
+    assert!((26..60).contains(&sent), "{sent}");
+    assert_eq!(run["unsent"], 0, "what was not started was not offered");
+}
+
+#[test]
 fn under_time_dilation_all_times_are_the_described_systems() {
     let fake = Fake::start(Manners::default());
     let begun = std::time::Instant::now();

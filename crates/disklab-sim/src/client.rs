@@ -203,7 +203,7 @@ pub fn distance(load: &Load, stream: &mut Stream) -> u64 {
         } => {
             let mean = 1_000_000_000_000 / rate_per_ks.max(1);
             match arrivals {
-                Arrivals::Even => mean,
+                Arrivals::Even | Arrivals::Paced => mean,
                 Arrivals::Poisson => exponential(stream, mean),
             }
         }

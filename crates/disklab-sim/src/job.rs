@@ -636,9 +636,25 @@ pub enum Load {
         rate_per_ks: u64,
         /// How they arrive.
         arrivals: Arrivals,
-        /// Operations under way at most; later ones wait, and their wait counts.
+        /// Operations under way at most; later ones wait, and their wait counts (but not at a pace).
         max_in_flight: u32,
     },
+}
+
+impl Load {
+    /// When the latency begins of an operation that was due and starts now.
+    #[inline]
+    pub fn counted_from(&self, due: u64, now: u64) -> u64 {
+        if self.is_paced() { now } else { due }
+    }
+
+    /// Whether it is a closed loop with a ceiling.
+    pub fn is_paced(&self) -> bool {
+        let Load::Open { arrivals, .. } = self else {
+            return false;
+        };
+        *arrivals == Arrivals::Paced
+    }
 }
 
 /// How an open loop's operations are spaced.
@@ -649,6 +665,12 @@ pub enum Arrivals {
     Poisson,
     /// At equal distances.
     Even,
+    /// At equal distances, and latency is from when an operation starts. With as many under way as there are threads it
+    /// is a closed loop with a ceiling: a thread begins its next operation when it has ended one and the next is due.
+    ///
+    /// **Source:** cassandra-stress 4.1 (`StressAction`): all threads share one schedule from the start of the run, which
+    /// they may fall behind and catch up with; `fixed=` counts from it, `throttle=` does not.
+    Paced,
 }
 
 /// When a run ends: whichever comes first. At least one is given.

@@ -106,6 +106,26 @@ fn m_m_c() {
 }
 
 #[test]
+fn a_pace_is_held_where_its_threads_reach_it() {
+    // Four threads on a disk of a millisecond do 4,000 reads a second, whatever the ceiling above that is.
+    for (ceiling, rate) in [(1_000, 1_000.0), (3_900, 3_900.0), (10_000, 4_000.0)] {
+        let mut job = jobs::reads(4, 40_000, 1);
+        let closed = simulate(&job).expect("the job is right");
+        jobs::database(&mut job).workload.load = Load::Open {
+            rate_per_ks: ceiling * 1000,
+            arrivals: Arrivals::Paced,
+            max_in_flight: 4,
+        };
+        let paced = simulate(&job).expect("the job is right");
+        let off = paced.ops_per_s / rate - 1.0;
+        assert!(off.abs() < 0.005, "{} at {ceiling}", paced.ops_per_s);
+        // What waits for a thread has not started: it has no latency yet, as in a closed loop.
+        assert!((closed.latency_ms.mean - 1.0).abs() < 0.005);
+        assert!((paced.latency_ms.mean - 1.0).abs() < 0.005);
+    }
+}
+
+#[test]
 fn m_d_1() {
     let reports = runs(|seed| {
         let mut job = slots_queue(1, 800, 1e6, seed);

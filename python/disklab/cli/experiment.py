@@ -220,6 +220,7 @@ FIGURES = {
     "operations": "operations",
     "threads": "threads",
     "rate_per_s": "rate/s",
+    "at_most_per_s": "at most/s",
     "host_cache_bytes": "host cache",
     "page_cache_bytes": "page cache",
 }

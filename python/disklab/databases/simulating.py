@@ -342,13 +342,14 @@ def alone(spec: ClusterTrial, place: str, title: str) -> Iterator[Problem]:
 def load_of(spec: ClusterTrial, calibration: Calibration) -> Job:
     """Return how a trial's operations of rows arrive."""
     load = spec.workload.load
-    if load is None or load.rate_per_s is None:
+    if load is None or load.scheduled_per_s is None:
         return {"closed": {"threads": threads_of(spec)}}
+    paced = load.threads is not None
     return {
         "open": {
-            "rate_per_ks": round(load.rate_per_s * 1000),
-            "arrivals": load.arrivals,
-            "max_in_flight": calibration.fact("max_in_flight"),
+            "rate_per_ks": round(load.scheduled_per_s * 1000),
+            "arrivals": "paced" if paced else load.arrivals,
+            "max_in_flight": load.threads if paced else calibration.fact("max_in_flight"),
         }
     }
 

@@ -249,9 +249,12 @@ class RowsWorkload(JobPart):
 
 
 class ClosedLoop(JobPart):
-    """So many operations always in flight."""
+    """So many operations always in flight, but for those that a ceiling holds back."""
 
     threads: int
+    at_most_per_s: float | None = None
+    """Threads start no operation before it is due at this rate: above 0, at most
+    `MOST_RATE_PER_S`. Latency is from when it starts. None: at once."""
 
 
 class OpenLoop(JobPart):

@@ -218,10 +218,10 @@ def simulated_bands(  # noqa: PLR0913, PLR0917 - each says which cells, or how
 
 
 def within_offered(bands: Bands, nominal: Mapping[str, float], spec: TrialSpec) -> Bands:
-    """Return bands whose rate ends at the one that is offered: no open loop does more."""
+    """Return bands whose rate ends at the one that is offered, or at the ceiling of threads."""
     load, rate = spec.workload.load, bands.figures.get("ops_per_s")
-    if rate is None or load is None or load.rate_per_s is None:
+    if rate is None or load is None or load.scheduled_per_s is None:
         return bands
-    most = max(load.rate_per_s / nominal["ops_per_s"], 1.0)
+    most = max(load.scheduled_per_s / nominal["ops_per_s"], 1.0)
     capped = rate.model_copy(update={"high": min(rate.high, most)})
     return bands.model_copy(update={"figures": {**bands.figures, "ops_per_s": capped}})

@@ -19,7 +19,14 @@ from disklab.results import (
     Telemetry,
     TrialResult,
 )
-from disklab.results.records import OF_ANOTHER_NODE, STRETCHES, LimitWait, TraceRecord
+from disklab.results.records import (
+    CEILING,
+    OF_ANOTHER_NODE,
+    STRETCHES,
+    LimitWait,
+    TraceRecord,
+)
+from disklab.results.required import SUSTAINED, below_ceiling
 from disklab.results.timetable import recovery_of
 from disklab.spec import Cluster, TimedEvent, Trial
 from disklab.spec.replay import loop_of as trace_loop
@@ -146,23 +153,9 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     price_usd_per_month: float | None,
 ) -> TrialResult:
     """Return the result of a simulated trial."""
-    bottleneck, told = answer["bottleneck"], answer["telemetry"]
-    ceiling = terminals_per_s(trial)
-    at_ceiling = ceiling is not None and answer["ops_per_s"] > ceiling * AT_CEILING
-    if at_ceiling:
-        bottleneck = {"resource": TERMINALS, "utilisation": answer["ops_per_s"] / ceiling}
-    elif bottleneck["resource"] == LATENCY and (share := _of_another_node(answer)) >= MOSTLY:
-        bottleneck = {"resource": STRETCHES[OF_ANOTHER_NODE], "utilisation": share}
-    resources = answer["resources"]
-    notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else [])]
-    if answer.get("unsent"):
-        notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
-    if at_ceiling:
-        notes.append(
-            f"TPC-C's keying and think times allow {ceiling:,.0f} new orders a second "
-            f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), and no disk more: ask for more "
-            "warehouses to see what the disks do"
-        )
+    told, resources = answer["telemetry"], answer["resources"]
+    bottleneck, of_load = _bound_by(answer, trial)
+    notes = [*warnings, *([answer["error_note"]] if answer.get("error_note") else []), *of_load]
     recovery = _recovery(answer, trial)
     if recovery is not None and (cut := _beyond_the_load(recovery, trial)):
         # When the last node would be whole is not known then.
@@ -206,9 +199,32 @@ def result_of(  # noqa: PLR0913 - a result has these parts
     )
 
 
+def _bound_by(answer: Answer, trial: Trial) -> tuple[Answer, list[str]]:
+    """Return the bottleneck of a cell, and what its load has to do with its figures."""
+    bottleneck, done = answer["bottleneck"], answer["ops_per_s"]
+    ceiling = trial.spec.workload.load.at_most_per_s if trial.spec.workload.load else None
+    if ceiling is not None and done >= ceiling * SUSTAINED:
+        return {"resource": CEILING, "utilisation": None}, []
+    terminals = terminals_per_s(trial)
+    if terminals is not None and done > terminals * SUSTAINED:
+        note = (
+            f"TPC-C's keying and think times allow {terminals:,.0f} new orders a second "
+            f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), and no disk more: ask for more "
+            "warehouses to see what the disks do"
+        )
+        return {"resource": TERMINALS, "utilisation": done / terminals}, [note]
+    notes = []
+    if ceiling is not None:
+        notes.append(below_ceiling(done, ceiling))
+    elif answer.get("unsent"):
+        notes.append(f"{answer['unsent']} operations were never sent: the offered rate is too high")
+    if bottleneck["resource"] == LATENCY and (share := _of_another_node(answer)) >= MOSTLY:
+        bottleneck = {"resource": STRETCHES[OF_ANOTHER_NODE], "utilisation": share}
+    return bottleneck, notes
+
+
 NEW_ORDERS_PER_MINUTE = 12.86
 """Of a warehouse at most: its ten terminals key and think. **Source:** TPC-C 5.11, clause 4.1.3."""
-AT_CEILING = 0.97
 TERMINALS = "TPC-C's terminals"
 
 
@@ -319,7 +335,7 @@ def loop_of(trial: Trial) -> dict[str, Any]:
     if work.load is not None and work.load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": work.load.rate_per_s}
     if work.load is not None:
-        return {"kind": "closed", "threads": work.load.threads}
+        return work.load.closed()
     return {"kind": "closed"}
 
 

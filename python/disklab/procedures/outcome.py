@@ -28,6 +28,8 @@ from disklab.results import (
     pricing,
 )
 from disklab.results import Telemetry as TelemetryRecord
+from disklab.results.records import CEILING
+from disklab.results.required import SUSTAINED, below_ceiling
 from disklab.spec import Refusal, Trial
 from disklab.spec import Share as SpecShare
 from disklab.spec.share import threads_of
@@ -328,6 +330,8 @@ def loop_of(turn: Turn, notes: Notes) -> dict[str, Any]:
         return {"kind": "closed", "threads": notes.threads, "procedure": kind}
     if load is not None and load.rate_per_s is not None:
         return {"kind": "open", "rate_per_s": load.rate_per_s, "arrivals": load.arrivals}
+    if load is not None:
+        return load.closed()
     return {"kind": "closed", "threads": threads_of(turn.spec)}
 
 
@@ -347,7 +351,17 @@ def bottleneck(
     """Return what bound a trial, by what was seen of limits, processes and disks."""
     first = waits[0] if waits else None
     waiting = 0.0 if first is None else _waiting(first, series) / (threads_of(turn.spec) or 1)
-    return binding(first, waiting, sum(judged.cpu_ratio.values()), _time_in_ios(turn, notes))
+    cpu = sum(judged.cpu_ratio.values())
+    ceiling = _ceiling_per_s(turn)
+    if ceiling is not None and series.ops_per_s >= SUSTAINED * ceiling and cpu < FULL_MACHINE_RATIO:
+        return Bottleneck(resource=CEILING)
+    return binding(first, waiting, cpu, _time_in_ios(turn, notes))
+
+
+def _ceiling_per_s(turn: Turn) -> float | None:
+    """Return the ceiling of a closed loop; None: it has none, or another loop."""
+    load = turn.spec.workload.load
+    return load.at_most_per_s if load is not None else None
 
 
 def binding(
@@ -413,6 +427,9 @@ def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> l
             f"no steady state was found in {series.elapsed_s:.0f} s: rates still drift by more "
             "than a tenth"
         )
+    ceiling = _ceiling_per_s(turn)
+    if ceiling is not None and series.ops_per_s < SUSTAINED * ceiling:
+        found.append(below_ceiling(series.ops_per_s, ceiling))
     for wait in waits:
         if not wait.credits_capacity and (wait.utilisation or 0.0) > MOST_UTILISATION:
             found.append(

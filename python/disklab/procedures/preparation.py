@@ -307,13 +307,15 @@ def _rate_problems(turns: Sequence[Turn]) -> Iterator[Problem]:
     """Yield the rates that no load client offers. Lower ones are tried, and fall short or not."""
     for turn in turns:
         load = turn.spec.workload.load if turn.spec.workload else None
-        if load is None or load.rate_per_s is None or load.rate_per_s <= MOST_RATE_PER_S:
+        rate = load.scheduled_per_s if load is not None else None
+        if load is None or rate is None or rate <= MOST_RATE_PER_S:
             continue
-        rule = f"of it {load.rate_per_s:,.0f}/s fall to this machine; at most {MOST_RATE_PER_S:,}/s"
+        rule = f"of it {rate:,.0f}/s fall to this machine; at most {MOST_RATE_PER_S:,}/s"
         way_out = "offer less, or shrink the rates: `rehearse: {rate_scale: 1/10}`"
-        share = turn.trial.share.rate_per_s
-        full = load.rate_per_s if share is None else float(share.full)
-        yield Problem("workload.load.rate", f"{full:,.0f}/s", rule, way_out)
+        key = "rate" if load.threads is None else "at_most"
+        share = getattr(turn.trial.share, f"{key}_per_s")
+        full = rate if share is None else float(share.full)
+        yield Problem(f"workload.load.{key}", f"{full:,.0f}/s", rule, way_out)
 
 
 def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from disklab.report.reasons import fails, limited_by_machine
 from disklab.report.subject import Subject
 from disklab.report.verdict import Judgement, Outcome, Quantity, judge
 from disklab.results import Level
+from disklab.results.required import paced_at
 
 
 class Kind(str, Enum):
@@ -77,8 +78,10 @@ class Pair:
 
     @property
     def at_least(self) -> bool:
-        """Whether this machine held back the better one, which may be better than it looks."""
-        return limited_by_machine(self.cells[1 if self.better > 0 else 0])
+        """Whether this machine, or a ceiling, held the better one back: it may be better still."""
+        cell = self.cells[1 if self.better > 0 else 0]
+        by_ceiling = self.deciding is Quantity.OPS and paced_at(cell.usable) is not None
+        return by_ceiling or limited_by_machine(cell)
 
     @property
     def tail_disagrees(self) -> bool:
@@ -132,9 +135,13 @@ def deciding_quantity(
     cells: Sequence[Cell], judgements: Mapping[Quantity, Judgement]
 ) -> Quantity | None:
     """Return what decides: with a given rate the latency does, and a rate says nothing."""
-    loops = {str(result.loop.get("kind")) for cell in cells for result in cell.usable}
+    given = all(
+        result.loop.get("kind") == "open" or paced_at([result])
+        for cell in cells
+        for result in cell.usable
+    )
     order = [Quantity.OPS, Quantity.P50, Quantity.P99, Quantity.P95]
-    if loops == {"open"}:
+    if given:
         order = [Quantity.P99, Quantity.P50, Quantity.P95, Quantity.OPS]
     return next((quantity for quantity in order if quantity in judgements), None)
 

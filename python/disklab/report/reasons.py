@@ -10,7 +10,7 @@ from disklab.report import wording
 from disklab.report.cells import Cell, Matrix, median
 from disklab.report.wording import percent, rate, significant
 from disklab.results import RuleFinding, TrialResult
-from disklab.results.records import OF_ANOTHER_NODE, STRETCHES
+from disklab.results.records import CEILING, OF_ANOTHER_NODE, STRETCHES
 from disklab.results.required import carried_ratio, is_overloaded
 
 # Whether the disks are good enough by the rules that a database's makers publish.
@@ -123,6 +123,7 @@ LIMITS = (
     (re.compile(r"^(?:(\w+) )?disk (\d+) ([\d.]+) (IOPS|MB/s)$"), "the disk's {2} {3}"),
     (re.compile(r"^(client|node) CPU$"), "the processors of the {0}"),
     (re.compile(r"^TPC-C.s terminals$"), "the keying and think times of TPC-C's terminals"),
+    (re.compile(rf"^{CEILING}$"), "the ceiling of its load, at which it keeps"),
     (re.compile(r"^flush writers$"), "flushes of memtables, which wait for the disk"),
     (re.compile(r"^this machine's CPU$"), "this machine's processor"),
     (

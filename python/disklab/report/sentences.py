@@ -17,6 +17,7 @@ from disklab.report.pair import Kind, Pair
 from disklab.report.reasons import carried, fails, offered, why
 from disklab.report.verdict import FEWEST_REPEATS, Basis, Crossing, Judgement, Quantity, crossings
 from disklab.results import Level
+from disklab.results.required import paced_at
 
 OPERATIONS = {
     "read": "reads",
@@ -228,19 +229,23 @@ def overload(pair: Pair, names: Names) -> str:
 def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     """Return all candidates in their order, which pairs with the first one do not tell.
 
-    Those that carry the offered rate by price, or by their 99th percentile where a price is not
-    known; of a closed loop by rate. Empty: fewer than three have figures, all have the same, or
-    fewer than two carry the rate.
+    Those that carry the offered rate, or keep to a closed loop's ceiling, by price, or by their
+    99th percentile where a price is not known; of another closed loop by rate. Empty: fewer than
+    three have figures, all have the same, or fewer than two carry the rate.
     """
     usable = [cell for cell in cells if cell.median("ops_per_s") is not None]
     if len(usable) < FEWEST_RANKED or alike(usable):
         return ""
     rate = offered(usable[0])
+    carriers = [cell for cell in usable if not fails(cell)]
+    paced = [cell for cell in usable if paced_at(cell.usable)]
+    ceilings = {paced_at(cell.usable) for cell in paced}
+    if len(paced) >= FEWEST_CARRIERS and len(ceilings) == 1:
+        rate, carriers = ceilings.pop(), paced
     if rate is None:
         usable.sort(key=lambda cell: -(cell.median("ops_per_s") or 0))
         told = [_figured(main, cell, wording.rate(cell.median("ops_per_s"))) for cell in usable]
         return f"In the order of {operations_of(usable)} a second: {', '.join(told)}"
-    carriers = [cell for cell in usable if not fails(cell)]
     if len(carriers) < FEWEST_CARRIERS:
         return ""
     priced = all(_usd(cell) is not None for cell in carriers)
@@ -248,7 +253,7 @@ def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     told = [
         _figured(main, cell, f"p99 {wording.latency(cell.median('p99_ms'))}") for cell in carriers
     ]
-    failing = ", ".join(_level(main, cell) for cell in usable if fails(cell))
+    failing = ", ".join(_level(main, cell) for cell in usable if cell not in carriers)
     return (
         f"{wording.rate(rate)} operations a second are carried, in the order of "
         f"{'price' if priced else 'p99'}, by {', '.join(told)}"

@@ -455,7 +455,7 @@ def shares(results: Sequence[TrialResult]) -> list[str]:
         share = result.share
         if share is None:
             continue
-        for name in ("nodes", "rows", "operations", "threads", "rate_per_s"):
+        for name in ("nodes", "rows", "operations", "threads", "rate_per_s", "at_most_per_s"):
             figure = getattr(share, name)
             if figure is not None and figure.full != figure.here:
                 text = f"{name.replace('_', ' ')}: {figure.here:,.10g} here for {figure.full:,.10g}"

@@ -47,13 +47,15 @@ def _is_a_name(value: str) -> str:
 
 def _is_a_loop(loop: dict[str, Any]) -> dict[str, Any]:
     """Return it when what readers count with is a number, and what they compare a text."""
-    rate = loop.get("rate_per_s")
-    if rate is not None:
+    for name in ("rate_per_s", "at_most_per_s"):
+        rate = loop.get(name)
+        if rate is None:
+            continue
         if isinstance(rate, bool) or not isinstance(rate, int | float):
-            raise ValueError("rate_per_s is a number")
+            raise ValueError(f"{name} is a number")
         _not_tiny(rate)
         if not 0 <= rate <= LARGEST:
-            raise ValueError(f"rate_per_s lies between 0 and {LARGEST:g}")
+            raise ValueError(f"{name} lies between 0 and {LARGEST:g}")
     for name in ("kind", "arrivals"):
         if not isinstance(loop.get(name, ""), str):
             raise ValueError(f"{name} is a text")
@@ -108,6 +110,7 @@ class Share(Record):
     operations: Figure | None = None
     threads: Figure | None = None
     rate_per_s: Figure | None = None
+    at_most_per_s: Figure | None = None
     host_cache_bytes: Figure | None = None
     page_cache_bytes: Figure | None = None
     volume_bytes: dict[str, Figure] = Field(default_factory=dict)
@@ -195,6 +198,8 @@ class SteadyState(Record):
     bottleneck: Bottleneck | None = None
 
 
+CEILING = "load ceiling"
+"""The bottleneck of a closed loop that keeps to its ceiling."""
 STRETCHES = {
     "unsent": "not sent in time",
     "client": "client",
@@ -518,7 +523,10 @@ class TrialResult(Record):
     nodes: Count | None = None
     """Database nodes that ran."""
     loop: Annotated[dict[str, Any], AfterValidator(_is_a_loop)] = Field(default_factory=dict)
-    """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`."""
+    """`{"kind": "closed", "threads": 128}` or `{"kind": "open", "rate_per_s": 20000}`.
+
+    A closed loop with a ceiling has `at_most_per_s` too.
+    """
     latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Of all operations together; keys as in `Operation`."""
     tail_ms: Stretches = Field(default_factory=dict)

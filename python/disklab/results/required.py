@@ -44,6 +44,33 @@ def offered_per_s(result: TrialResult) -> float | None:
     return float(rate) if rate else None
 
 
+def ceiling_per_s(result: TrialResult) -> float | None:
+    """Return the operations a second that a closed loop may do at most; None: it has no ceiling."""
+    rate = result.loop.get("at_most_per_s")
+    return float(rate) if rate else None
+
+
+def below_ceiling(ops_per_s: float, ceiling_per_s: float) -> str:
+    """Return that a closed loop does not reach its ceiling."""
+    share = ops_per_s / ceiling_per_s
+    return (
+        f"{ops_per_s:,.0f} of the {ceiling_per_s:,.0f} operations a second that the load's ceiling "
+        f"allows ({share:.0%}): its threads do no more"
+    )
+
+
+def paced_at(results: Sequence[TrialResult]) -> float | None:
+    """Return the ceiling that a closed loop is held by; None: it has none, or does not reach it.
+
+    Its rate says nothing about disks then, and its latencies do: as those of an offered rate.
+    """
+    ceilings = {ceiling_per_s(result) for result in results}
+    ceiling = ceilings.pop() if len(ceilings) == 1 else None
+    rates = [result.ops_per_s for result in results if result.ops_per_s is not None]
+    held = ceiling is not None and rates and median(rates) >= SUSTAINED * ceiling
+    return ceiling if held else None
+
+
 def carried_ratio(results: Sequence[TrialResult]) -> float | None:
     """Return the median of achieved over offered rates; None: the loop was closed."""
     ratios = [
@@ -290,7 +317,8 @@ def _overloaded(results: Sequence[TrialResult], ratio: float) -> Point:
 def _carried(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
     """Yield whether the rate is carried, with its head-room."""
     found = [rate for result in results if (rate := of_cluster(result)) is not None]
-    offered = [float(r.loop["rate_per_s"]) for r in results if r.loop.get("rate_per_s")]
+    rates = [offered_per_s(result) or paced_at([result]) for result in results]
+    offered = [rate for rate in rates if rate]
     wanted = required.rate_per_s or (max(offered) if offered else None)
     if wanted is None or not found:
         return

@@ -27,7 +27,7 @@ ALTERNATIVES: dict[Key, tuple[frozenset[str], ...]] = {
         frozenset({"fio"}),
         frozenset({"trace"}),
     ),
-    ("workload", "load"): (frozenset({"threads"}), frozenset({"rate"})),
+    ("workload", "load"): (frozenset({"threads", "at_most"}), frozenset({"rate"})),
     ("procedure",): (frozenset({"closed_loop"}), frozenset({"fixed"}), frozenset({"variable"})),
     ("dataset",): (frozenset({"rows"}), frozenset({"fill"})),
 }

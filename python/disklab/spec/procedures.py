@@ -6,7 +6,7 @@ A procedure has its keys, its scaling and its checks here, and its loop in `disk
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, computed_field, model_validator
 
@@ -30,6 +30,8 @@ class Load(Part):
 
     threads: Threads | None = Field(default=None, examples=[128])
     """Closed loop: operations in flight, all generators together."""
+    at_most_per_s: Rate | None = Field(default=None, alias="at_most", examples=["10000/s"])
+    """Closed loop: operations a second, beyond which threads wait; all generators together."""
     rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["20000/s"])
     """Open loop: operations a second, all generators together."""
     arrivals: Literal["poisson", "even"] = Field(default="poisson", examples=["even"])
@@ -40,7 +42,20 @@ class Load(Part):
         if (self.threads is None) == (self.rate_per_s is None):
             rule = "a load is either threads (closed loop) or rate (open loop)"
             raise Unreadable(rule, "write {threads: 128} or {rate: 20000/s}")
+        if self.at_most_per_s is not None and self.threads is None:
+            rule = "at_most is the ceiling of a closed loop: threads that wait for each other"
+            raise Unreadable(rule, "write {threads: 128, at_most: 20000/s} or {rate: 20000/s}")
         return self
+
+    @property
+    def scheduled_per_s(self) -> float | None:
+        """The rate of an open loop or the ceiling of a closed one: no run does more."""
+        return self.rate_per_s if self.threads is None else self.at_most_per_s
+
+    def closed(self) -> dict[str, Any]:
+        """Return a closed loop as results tell of it."""
+        pace = {} if self.at_most_per_s is None else {"at_most_per_s": self.at_most_per_s}
+        return {"kind": "closed", "threads": self.threads, **pace}
 
 
 class ThreadSteps(Part):

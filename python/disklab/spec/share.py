@@ -75,6 +75,7 @@ class Share(Part):
     """Of the closed loop; of `variable`, those of the first step; sysbench's and TPC-C's
     connections."""
     rate_per_s: Figure | None = None
+    at_most_per_s: Figure | None = None
     host_cache_bytes: Figure | None = None
     """Of each node; None: the VM has none, or its size is not known."""
     page_cache_bytes: Figure | None = None
@@ -113,8 +114,11 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     def whole(amount: int | None, by: Fraction) -> Figure | None:
         return None if amount is None else Figure(full=amount, here=max(1, round(amount * by)))
 
+    def each_s(rate: float | None) -> Figure | None:
+        here = 0.0 if rate is None else float(Fraction(rate) * nodes_ratio * portion.rate_scale)
+        return None if rate is None else Figure(full=rate, here=here)
+
     load, stop = spec.workload.load, spec.workload.stop
-    rate = load.rate_per_s if load else None
     machine = spec.machine
     vm = find_vm(catalog, machine.vm, Places())
     cache = cache_bytes(vm, HostRequest(machine.vm, machine.host_cache_bytes)) if vm else None
@@ -153,9 +157,8 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
         warehouses=warehouses,
         operations=whole(stop.operations if stop else None, both),
         threads=threads_figure(spec, nodes_ratio, both),
-        rate_per_s=None
-        if rate is None
-        else Figure(full=rate, here=float(Fraction(rate) * nodes_ratio * portion.rate_scale)),
+        rate_per_s=each_s(load.rate_per_s if load else None),
+        at_most_per_s=each_s(load.at_most_per_s if load else None),
         host_cache_bytes=whole(cache, portion.scale),
         page_cache_bytes=whole(page_cache, portion.scale),
         volume_bytes={
@@ -277,7 +280,10 @@ def scaled_down(spec: TrialSpec, share: Share) -> TrialSpec:
     if work.load is not None:
         threads = int(share.threads.here) if share.threads and work.load.threads else None
         rate = float(share.rate_per_s.here) if share.rate_per_s else None
-        update["load"] = work.load.model_copy(update={"threads": threads, "rate_per_s": rate})
+        most = float(share.at_most_per_s.here) if share.at_most_per_s else None
+        update["load"] = work.load.model_copy(
+            update={"threads": threads, "rate_per_s": rate, "at_most_per_s": most}
+        )
     if work.stop is not None and share.operations is not None:
         update["stop"] = work.stop.model_copy(update={"operations": int(share.operations.here)})
     changed: dict[str, object] = {"workload": work.model_copy(update=update)}

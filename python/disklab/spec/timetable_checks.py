@@ -451,6 +451,10 @@ def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
         rule = "sysbench draws its arrivals at random (Poisson)"
         return [Problem(at, load.arrivals, rule, "leave arrivals out")]
     given = "threads" if load.threads is not None else "rate"
+    if kind == "sysbench" and load.at_most_per_s is not None:
+        key: Key = ("workload", "load", "at_most")
+        rule = "sysbench has no ceiling for its threads: its --rate is an open loop"
+        return [Problem(site.place(key), site.text(key), rule, "write load: {rate: 2000/s}")]
     own = {"sysbench": "sysbench.threads", "tpcc": "tpcc.connections and its think times"}
     rule = f"the load of {kind} is {own.get(kind, 'its own')}"
     place = site.place(("workload", "load", given))

@@ -176,7 +176,7 @@ def measure_job(  # noqa: PLR0913 - each is decided by somebody else
     if threads is not None:
         load = ClosedLoop(threads=threads)
     elif work.load is not None and work.load.threads is not None:
-        load = ClosedLoop(threads=work.load.threads)
+        load = ClosedLoop(threads=work.load.threads, at_most_per_s=work.load.at_most_per_s)
     elif work.load is None or work.load.rate_per_s is None:
         raise ValueError("the procedure decides the load; give threads")
     else:

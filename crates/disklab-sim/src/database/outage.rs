@@ -236,8 +236,8 @@ impl Outage {
 /// How long a session waits after a failure.
 pub fn pause_ns(load: &Load) -> u64 {
     match load {
-        Load::Closed { .. } => PAUSE_NS,
-        Load::Open { .. } => 0,
+        Load::Open { .. } if !load.is_paced() => 0,
+        _ => PAUSE_NS,
     }
 }
 

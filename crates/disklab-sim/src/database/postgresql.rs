@@ -561,7 +561,7 @@ impl Postgresql {
         match self.unsent.pop_front() {
             Some(due) => {
                 self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                self.set_out(now, number, due);
+                self.set_out(now, number, self.rules.load.counted_from(due, now));
             }
             None => self.idle.push(number),
         }

@@ -147,7 +147,7 @@ impl Cassandra {
     /// Sends the operation that has waited longest because too many were under way.
     pub(super) fn send_next(&mut self, now: u64, thread: u32) {
         if let Some(intended) = self.unsent.pop_front() {
-            self.issue(now, thread, intended);
+            self.issue(now, thread, self.rules.load.counted_from(intended, now));
         }
     }
 }
