@@ -271,7 +271,26 @@ def test_a_killed_server_comes_back_by_its_redo_log() -> None:
     assert "innodb_log_file_size" in replay.lever
 
 
-def test_of_several_servers_none_breaks() -> None:
-    found = prepared(copies(TIMED, 2) + EVENTS)
+@pytest.mark.parametrize(("nodes", "patience_s"), [(2, 10.0), (3, 5.5)])
+def test_commits_wait_for_another_server_that_has_ended(nodes: int, patience_s: float) -> None:
+    found = job(copies(TIMED, nodes) + "events: [{at: 10s, kill: n2}]\n")
+    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}])
+    course = answer["faults"]["course"]["completed"]
+    second = 1 / answer["faults"]["course"]["interval_s"]
+    waited = [number / second for number, count in enumerate(course) if not count]
+    assert len(waited) / second == pytest.approx(patience_s, abs=1.0)
+    assert waited[0] == pytest.approx(10.0, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "events", "rule"),
+    [
+        (2, "{at: 20s, kill: n2}, {at: 22s, start: n2}", "what a server has missed"),
+        (3, "{at: 20s, kill: n1}, {at: 22s, start: n1}", "break another node"),
+        (3, "{at: 20s, kill: n2}, {at: 30s, kill: n3}", "one other node away at most"),
+    ],
+)
+def test_what_breaks_beyond_the_model_is_refused(nodes: int, events: str, rule: str) -> None:
+    found = prepared(copies(TIMED, nodes) + f"events: [{events}]\n")
     assert found.job is None
-    assert any("of several simulated servers" in problem.rule for problem in found.reasons)
+    assert any(rule in problem.rule for problem in found.reasons), found.reasons

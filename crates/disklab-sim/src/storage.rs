@@ -390,6 +390,7 @@ impl Storage {
                 disk: None,
             },
             What::Stall => Fault::Stall { for_ns: None },
+            What::Credits => return self.disks.host.set_credits(Instant::from_nanos(now), 0),
             _ => Fault::Recover,
         };
         self.disks.inject(now, self.data, &fault);

@@ -448,6 +448,54 @@ fn a_server_that_ends_in_order_has_nothing_to_recover() {
 }
 
 #[test]
+fn the_first_row_of_a_leaf_is_found_by_the_leaf_before() {
+    let mut select = access("sbtest", AccessKind::Read, 1, None);
+    select.draw = RowDraw::Uniform;
+    let mut job = job(vec![statement(1, false, vec![select])], 4, 32);
+    // Three rows to a leaf, and next to none of the leaves is in the pool.
+    settings(&mut job).tables[0].row_bytes = 4126;
+    close(run(&job).telemetry.read_ios_per_operation, 4.0 / 3.0, 0.02);
+}
+
+/// Writes for 30 s of several servers, to which something happens; each second's completed transactions.
+fn broken(replication: Replication, nodes: u32, events: &[Event]) -> Vec<u64> {
+    let mut job = killed(800);
+    let server = settings(&mut job);
+    (server.cluster.nodes, server.database.replication) = (nodes, replication);
+    server.database.writes_binlog = replication == Replication::SemiSync;
+    server.faults.as_mut().expect("some").events = events.to_vec();
+    let told = faults(&job);
+    assert_eq!(
+        told.failed_operations, 0,
+        "the one that takes them is there"
+    );
+    assert_eq!(told.steps.len(), events.len());
+    told.course.completed
+}
+
+#[test]
+fn commits_wait_for_another_server_that_has_ended_and_then_go_on() {
+    for (replication, nodes) in [(Replication::SemiSync, 2), (Replication::Galera, 3)] {
+        let course = broken(replication, nodes, &[at(10, 1, What::Kill)]);
+        assert!(course[9] > 100, "{course:?}");
+        assert_eq!(course[11..15].iter().sum::<u64>(), 0, "{course:?}");
+        // Behind five seconds they do as many as before.
+        close(course[17] as f64, course[8] as f64, 0.3);
+    }
+}
+
+#[test]
+fn a_disk_of_another_node_of_galera_holds_commits_up_and_that_of_a_replica_none() {
+    let events = [at(10, 1, What::Stall), at(15, 1, What::Mend)];
+    let galera = broken(Replication::Galera, 3, &events);
+    // Flow control takes 28 commits, and the node's threads have some.
+    assert!(galera[11..15].iter().sum::<u64>() < 60, "{galera:?}");
+    close(galera[18] as f64, galera[8] as f64, 0.3);
+    let pair = broken(Replication::SemiSync, 2, &events);
+    close(pair[12] as f64, pair[8] as f64, 0.3);
+}
+
+#[test]
 fn a_run_is_the_same_with_a_timetable_that_comes_too_late() {
     let mut late = killed(128);
     settings(&mut late).faults.as_mut().expect("some").events = vec![at(29, 0, What::Mend)];

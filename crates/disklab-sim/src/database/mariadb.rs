@@ -8,7 +8,7 @@
 //! nodes of Galera before the logs, and waits for the round trip to the furthest. **Changed pages** reach the disk by the page
 //! cleaner ([`flushing`]).
 //!
-//! A server that is killed comes back by its redo log ([`recovery`]).
+//! A server that is killed comes back by its redo log ([`recovery`]); commits wait for another one that has ended ([`peers`]).
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
 //! **Divergence:** no lock on a row is waited for, pages do not split, purge does no work, nothing is read ahead; an insert goes to a
@@ -25,6 +25,7 @@ mod copies;
 mod event;
 mod flushing;
 mod log;
+mod peers;
 mod plan;
 mod pool;
 mod recovery;
@@ -84,6 +85,8 @@ struct Session {
     /// The row that was drawn, and its leaf.
     number: u64,
     leaf: Option<u32>,
+    /// The row's own leaf, where the search for it goes through the one before.
+    then: Option<u32>,
     /// Trees and rows of the transaction, oldest first, which an insert or a further statement takes again.
     recent: VecDeque<(u32, u64)>,
     /// Pages that the statement has read.
@@ -447,6 +450,10 @@ impl Mariadb {
                 && !self.has_page(now, number, leaf)
             {
                 return;
+            }
+            if let Some(leaf) = self.sessions[number as usize].then.take() {
+                self.sessions[number as usize].leaf = Some(leaf);
+                continue;
             }
             let end = self.step(number).accesses.end;
             let session = &self.sessions[number as usize];

@@ -71,7 +71,7 @@ pub fn in_order(events: &[Event]) -> Vec<Event> {
     events
 }
 
-/// What breaks when under PostgreSQL, and the times that its servers and clients take without a disk.
+/// What breaks when under PostgreSQL or MariaDB, and the times that servers and clients take without a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqlFaults {
@@ -89,6 +89,10 @@ pub struct SqlFaults {
     pub first_retry_ns: u64,
     /// Longest of them.
     pub most_retry_ns: u64,
+    /// Of MariaDB: until commits go on without another server that has ended (`evs.suspect_timeout`,
+    /// `rpl_semi_sync_master_timeout`).
+    #[serde(default)]
+    pub patience_ns: u64,
     /// How often a standby looks for a primary that it has lost (`wal_retrieve_retry_interval`).
     pub follow_ns: u64,
     /// CPU of replaying a record of the log.

@@ -47,6 +47,7 @@ pub fn waits() -> SqlFaults {
         vanishes: false,
         first_retry_ns: 100 * MS,
         most_retry_ns: SECOND,
+        patience_ns: 5 * SECOND,
         follow_ns: 5 * SECOND,
         replay_record_cpu_ns: 0,
         replay_byte_cpu_ps: 0,

@@ -16,6 +16,20 @@ PORT = 3306
 GROUP_PORT, CHANGES_PORT, COPY_PORT = 4567, 4568, 4444
 """Of Galera: its group, what a node has missed, whole copies; those of a replica come there too."""
 PORTS = (PORT, GROUP_PORT, CHANGES_PORT, COPY_PORT)
+CONFIRM_SECONDS = 10
+"""How long a commit waits for the replica before the primary goes on alone.
+
+**Source:** the default of `rpl_semi_sync_master_timeout`."""
+PERIODS = {
+    "gmcast.peer_timeout": 3,
+    "evs.keepalive_period": 1,
+    "evs.inactive_check_period": 1,
+    "evs.suspect_timeout": 5,
+    "evs.inactive_timeout": 15,
+    "evs.install_timeout": 8,
+}
+"""Seconds after which nodes take each other for gone, at their usual values; those of the described
+system. **Source:** Galera's documentation, "Galera Parameters"."""
 USER = DATABASE = "disklab"
 
 SCHEMAS = (DATABASE, "disklab_tpcc")

@@ -11,6 +11,7 @@ from disklab.databases.mariadb.configuration import (
     CHANGES_PORT,
     COPY_PORT,
     GROUP_PORT,
+    PERIODS,
     PORT,
     USER,
     Role,
@@ -23,16 +24,6 @@ from disklab.waiting import Wait
 JOIN_SECONDS = 1800.0
 # A node that joined applies what it was sent at the speed of its disk.
 FOLLOW_SECONDS = 300.0
-PERIODS = {
-    "gmcast.peer_timeout": 3,
-    "evs.keepalive_period": 1,
-    "evs.inactive_check_period": 1,
-    "evs.suspect_timeout": 5,
-    "evs.inactive_timeout": 15,
-    "evs.install_timeout": 8,
-}
-"""Seconds after which nodes take each other for gone, at their usual values; those of the described
-system. **Source:** Galera's documentation, "Galera Parameters"."""
 ONE_WRITER = (
     "all reads and writes go to one node of the Galera cluster, and to another one when that is "
     "away; each commit waits until all nodes have it"

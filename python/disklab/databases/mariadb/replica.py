@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from disklab.database_settings import Setting
 from disklab.databases.mariadb.cluster import METRICS, MariaDB
-from disklab.databases.mariadb.configuration import COPY_PORT, PORT, USER, Role
+from disklab.databases.mariadb.configuration import CONFIRM_SECONDS, COPY_PORT, PORT, USER, Role
 from disklab.databases.mariadb.server import POLL_SECONDS, Server
 from disklab.waiting import Wait
 
@@ -15,10 +15,6 @@ from disklab.waiting import Wait
 FOLLOW_SECONDS = 300.0
 # A copy of the primary's data is bound by disks, and is as small as what this machine can hold.
 COPY_SECONDS = 1800.0
-CONFIRM_SECONDS = 10
-"""How long a commit waits for the replica before the primary goes on alone.
-
-**Source:** the default of `rpl_semi_sync_master_timeout`."""
 LISTEN_TRIES = 100
 """Of the sender, a tenth of a second apart: until the receiver is there."""
 _COPIED = "mariadb-copy"

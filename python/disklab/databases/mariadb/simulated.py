@@ -16,13 +16,19 @@ from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration, carried
-from disklab.databases.mariadb.configuration import BINLOG_VOLUME, REDO_VOLUMES
+from disklab.databases.mariadb.configuration import (
+    BINLOG_VOLUME,
+    CONFIRM_SECONDS,
+    PERIODS,
+    REDO_VOLUMES,
+)
 from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory
 from disklab.databases.simulating import (
     CLIENT_TIMEOUT_S,
     FULL,
     MOST_RETRY_S,
+    NS_PER_S,
     PPM,
     REHEARSE,
     Breaking,
@@ -37,6 +43,7 @@ from disklab.databases.simulating import (
     servers,
     sizes_of,
     sql_faults,
+    steps_of,
     take_place,
     with_sizes,
 )
@@ -155,8 +162,17 @@ RECOVERY_DEPTH = 256
 """Pages that are read at the same time for their redo log. Assumed: more than any disk of the
 catalogue takes at once; InnoDB has room for 1,024 (`innodb_read_io_threads`, 256 each)."""
 
-EVENTS = ("kill", "lose", "start", "restart", "slow", "stall", "mend", "credits")
-"""What the simulator does to a server."""
+DISKS = ("slow", "stall", "mend", "credits")
+EVENTS = ("kill", "lose", "start", "restart", *DISKS)
+"""What the simulator does to the server that takes all transactions, unless it is Galera's."""
+ELSEWHERE = ("kill", "lose", *DISKS)
+"""What it does to a replica, or to another node of Galera."""
+
+ENDS = ("kill", "lose")
+FIRST_OF_GALERA = (
+    "the load would go on at another node, whose buffer pool has other pages; break another node"
+)
+COMES_BACK = "what a server has missed is not simulated, so that it does not come back"
 
 DELAYS = Delays(
     start_s=PROCESS_S,
@@ -176,11 +192,15 @@ def faults_job(
     cluster: Cluster | None = None,
     hosts: Sequence[Mapping[str, Any]] = (),
 ) -> Job:
-    """Return the timetable of one server, which has no copy to go on with."""
+    """Return the timetable, and how long commits wait for another server that has ended."""
     assert not hosts, "no event that the simulator knows brings a host"
-    del database
+    patience_s: float = CONFIRM_SECONDS
+    if database.replication_factor > MOST_REPLICATED:
+        # Its closed sockets are no sign. Source: check_inactive of gcomm's evs_proto.cpp.
+        patience_s = PERIODS["evs.suspect_timeout"] + PERIODS["evs.inactive_check_period"] / 2
     return {
         **sql_faults(events, delays, cluster),
+        "patience_ns": round(patience_s * NS_PER_S),
         "replay_record_cpu_ns": APPLY_PAGE_CPU_NS,
         "replay_byte_cpu_ps": PARSE_BYTE_CPU_PS,
         "replay_depth": RECOVERY_DEPTH,
@@ -207,13 +227,7 @@ def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     """Yield what of a trial the simulator does not model."""
     cluster, database = spec.cluster, spec.database
     yield from alone(spec, place, "MariaDB")
-    for event in spec.events:
-        if cluster.nodes > 1:
-            rule = "of several simulated servers of MariaDB none breaks"
-            yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
-        elif event.kind not in EVENTS:
-            rule = f"of MariaDB's events the simulator knows {', '.join(EVENTS)}"
-            yield Problem(f"{place}: events", event.kind, rule, REHEARSE)
+    yield from _unmodelled_events(spec, place)
     if cluster.nodes > MOST_REPLICATED and cluster.nodes % 2 == 0:
         rule = "a Galera cluster has an odd number of nodes"
         way_out = f"write nodes: {cluster.nodes - 1}"
@@ -225,6 +239,29 @@ def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     yield from _unmodelled_settings(database.settings, place)
     if spec.workload.kind == "rows" and spec.dataset is not None:
         yield from _unmodelled_rows(spec, spec.dataset, place)
+
+
+def _unmodelled_events(spec: TrialSpec, place: str) -> Iterator[Problem]:
+    """Yield the steps of a timetable that the simulator cannot follow, each once."""
+    is_galera = spec.the_cluster.nodes > MOST_REPLICATED
+    away: set[int] = set()
+    taken: tuple[str, ...]
+    for step in steps_of(spec.events, spec.the_cluster):
+        what = f"{step.what} n{step.node + 1}"
+        if step.node == 0:
+            taken, of = (DISKS, FIRST_OF_GALERA) if is_galera else (EVENTS, "")
+        else:
+            taken, of = ELSEWHERE, COMES_BACK
+        if step.what not in taken:
+            why = f": {of}" if of else ""
+            rule = f"of MariaDB's events the simulator knows {', '.join(taken)} here{why}"
+            yield Problem(f"{place}: events", what, rule, REHEARSE)
+        elif step.what in ENDS and step.node:
+            away.add(step.node)
+    if len(away) > 1:
+        value = ", ".join(f"n{node + 1}" for node in sorted(away))
+        rule = "the simulator has one other node away at most: it stands for all of them"
+        yield Problem(f"{place}: events", value, rule, REHEARSE)
 
 
 def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[Problem]:

@@ -4,10 +4,9 @@
 //! they were at its last checkpoint or later, and the redo log behind it. How it comes back is in [`recovery`](super::recovery).
 //! One that is restarted writes all changed pages first, and has nothing to recover. Either begins with an empty pool.
 
-use disklab_units::Instant;
-
 use super::applier::OTHER;
 use super::event::Event;
+use super::peers::Peers;
 use super::recovery::Recovery;
 use super::{Mariadb, Session};
 use crate::database::outage::{Outage, Seat, Sessions, Standing, pause_ns};
@@ -42,6 +41,8 @@ pub(super) struct Broken {
     pub checkpoint: u64,
     /// By page: the end of its last record in the redo log; zero: it has none.
     pub changed: Vec<u64>,
+    /// The other servers.
+    pub peers: Peers,
 }
 
 impl Broken {
@@ -56,6 +57,7 @@ impl Broken {
             crashed: false,
             checkpoint: 0,
             changed: vec![0; pages as usize],
+            peers: Peers::default(),
         }))
     }
 }
@@ -121,7 +123,7 @@ impl Mariadb {
     /// A transaction has succeeded.
     pub(super) fn note_success(&mut self, now: u64, started: u64) {
         if let Some(broken) = &mut self.broken {
-            let degraded = !matches!(broken.phase, Phase::Up);
+            let degraded = !matches!(broken.phase, Phase::Up) || broken.peers.is_one_away();
             broken.outage.succeeded(now, started, degraded);
         }
     }
@@ -131,8 +133,12 @@ impl Mariadb {
         while let Some(broken) = &mut self.broken
             && let Some(event) = broken.outage.due(now)
         {
-            self.take_fault(now, event.what);
+            match event.node {
+                0 => self.take_fault(now, event.what),
+                server => self.take_fault_elsewhere(now, server as usize, event.what),
+            }
         }
+        self.look_at_peers(now);
         let serves = self.is_up();
         self.expire(now, 0, serves);
         self.advance(now);
@@ -166,18 +172,26 @@ impl Mariadb {
                 broken.step = broken.outage.step(now, what, 0, None);
                 broken.phase = Phase::Starting(now + broken.outage.job.start_ns);
             }
-            What::Credits => {
-                broken.outage.step(now, what, 0, Some(now));
-                let host = &mut self.storage.disks.host;
-                host.set_credits(Instant::from_nanos(now), 0);
-                self.take_decisions(now);
-            }
             _ => {
                 broken.outage.step(now, what, 0, Some(now));
                 self.storage.break_data(now, what);
                 self.take_decisions(now);
             }
         }
+    }
+
+    /// Something happens to another server than the one that takes transactions.
+    fn take_fault_elsewhere(&mut self, now: u64, server: usize, what: What) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        broken.outage.step(now, what, server, Some(now));
+        if matches!(what, What::Kill | What::Lose) {
+            return self.peer_ends(now, server);
+        }
+        let Some(applier) = &mut self.applier else {
+            return;
+        };
+        applier.storage.break_data(now, what);
+        self.take_other_decisions(now);
     }
 
     /// It takes statements no more.
@@ -188,8 +202,12 @@ impl Mariadb {
             broken.outage.disconnect(now);
         }
         self.close_connections(now, noticed);
+        if let Some(broken) = &mut self.broken {
+            broken.peers.forget();
+        }
         self.pageless.clear();
         self.stalled.clear();
+        self.held.clear();
         self.redo.waiting.clear();
         self.binlog.waiting.clear();
         for waiting in self.reading.values_mut() {

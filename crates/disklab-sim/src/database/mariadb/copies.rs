@@ -11,11 +11,14 @@ use crate::tail::Stretch;
 impl Mariadb {
     /// A commit's changes go to all other servers, and it waits for the last of them.
     pub(super) fn replicate(&mut self, now: u64, number: u32) {
+        if self.waits_for_peer(now, number) {
+            return;
+        }
         let bytes = self.sessions[number as usize].base;
         let cpu_ns = self.rules.parameters.replication_cpu_ns;
         let ready = self.cores.serve(now, work(&mut self.times, cpu_ns));
         let mut at = ready;
-        for other in 1..=self.rules.others {
+        for other in (1..=self.rules.others).filter(|&other| self.is_there(other)) {
             let left = self.link.send(now, ready, bytes);
             let way = self.paths.delay(0, other) + self.paths.delay(other, 0);
             at = at.max(left + way + work(&mut self.times, cpu_ns));

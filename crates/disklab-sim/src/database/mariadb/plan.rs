@@ -36,6 +36,16 @@ impl Tree {
     pub fn leaf_of(&self, row: u64) -> u32 {
         (self.first + row / self.per_leaf) as u32
     }
+
+    /// The leaf before that of a row, where the search for the row goes through it: the row is the first of its leaf.
+    ///
+    /// **Source:** `btr_cur_search_to_nth_level` of MariaDB 10.11: a search for a key or the next one (`PAGE_CUR_GE`, which a key
+    /// alone is, too) goes down by the last pointer below the key, and from there to the next leaf. Our server asked for 3.35
+    /// pages a row of 4,090 B, 2.9 of which fit a leaf below two levels (2026-11-28).
+    #[inline]
+    pub fn leaf_before(&self, row: u64) -> Option<u32> {
+        (row > 0 && row.is_multiple_of(self.per_leaf)).then(|| self.leaf_of(row) - 1)
+    }
 }
 
 /// An access of a statement.
