@@ -7,7 +7,7 @@
 mod jobs;
 
 use disklab_disk::profile::{Distribution, HostProfile};
-use disklab_sim::job::faults::What;
+use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, Report, simulate};
 use jobs::servers::at;

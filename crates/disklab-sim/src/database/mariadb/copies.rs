@@ -18,7 +18,10 @@ impl Mariadb {
         let cpu_ns = self.rules.parameters.replication_cpu_ns;
         let ready = self.cores.serve(now, work(&mut self.times, cpu_ns));
         let mut at = ready;
-        for other in (1..=self.rules.others).filter(|&other| self.is_there(other)) {
+        for other in 1..=self.rules.others {
+            if !self.is_there(other) {
+                continue;
+            }
             let left = self.link.send(now, ready, bytes);
             let way = self.paths.delay(0, other) + self.paths.delay(other, 0);
             at = at.max(left + way + work(&mut self.times, cpu_ns));
