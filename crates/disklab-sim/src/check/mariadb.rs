@@ -76,30 +76,22 @@ fn check_faults(rules: &mut Rules, job: &MariadbJob) {
     };
     check_timetable(rules, job.workload.stop, faults.interval_ns);
     check_clients(rules, faults, job.workload.connections);
-    rules.must(
-        job.database.replication == Replication::Alone,
-        "faults",
-        job.cluster.nodes,
-        "of several servers of MariaDB none breaks",
-        "use one server",
-    );
+    let is_galera = job.database.replication == Replication::Galera;
     for event in &faults.events {
+        let of_disks = matches!(
+            event.what,
+            What::Slow | What::Stall | What::Mend | What::Credits
+        );
+        let follows = match event.what {
+            What::Kill | What::Lose => event.node > 0 || !is_galera,
+            What::Start | What::Restart => event.node == 0 && !is_galera,
+            _ => of_disks,
+        };
         rules.must(
-            event.node == 0
-                && matches!(
-                    event.what,
-                    What::Kill
-                        | What::Lose
-                        | What::Start
-                        | What::Restart
-                        | What::Slow
-                        | What::Stall
-                        | What::Mend
-                        | What::Credits
-                ),
+            follows && event.node < job.cluster.nodes,
             "faults.events",
             format!("{:?} of {}", event.what, event.node),
-            "a server of MariaDB is killed, lost, started and restarted, and its disks break",
+            "disks of MariaDB's servers break; one is killed or lost, but not Galera's first; only a primary comes back",
             "use another event",
         );
     }
