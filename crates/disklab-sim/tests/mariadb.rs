@@ -462,7 +462,9 @@ fn broken(replication: Replication, nodes: u32, events: &[Event]) -> Vec<u64> {
     let mut job = killed(800);
     let server = settings(&mut job);
     (server.cluster.nodes, server.database.replication) = (nodes, replication);
-    server.database.writes_binlog = replication == Replication::SemiSync;
+    if replication == Replication::Galera {
+        (server.database.writes_binlog, server.database.sync_binlog) = (false, 0);
+    }
     server.faults.as_mut().expect("some").events = events.to_vec();
     let told = faults(&job);
     assert_eq!(
