@@ -278,7 +278,8 @@ def test_commits_wait_for_another_server_that_has_ended(nodes: int, patience_s: 
     course = answer["faults"]["course"]["completed"]
     second = 1 / answer["faults"]["course"]["interval_s"]
     waited = [number / second for number, count in enumerate(course) if not count]
-    assert len(waited) / second == pytest.approx(patience_s, abs=1.0)
+    # Seconds without any commit: the first and the last of the wait may have some.
+    assert patience_s - 2 < len(waited) / second <= patience_s
     assert waited[0] == pytest.approx(10.0, abs=1.0)
 
 

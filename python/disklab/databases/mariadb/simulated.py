@@ -241,12 +241,12 @@ def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         yield from _unmodelled_rows(spec, spec.dataset, place)
 
 
-def _unmodelled_events(spec: TrialSpec, place: str) -> Iterator[Problem]:
+def _unmodelled_events(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     """Yield the steps of a timetable that the simulator cannot follow, each once."""
-    is_galera = spec.the_cluster.nodes > MOST_REPLICATED
+    is_galera = spec.cluster.nodes > MOST_REPLICATED
     away: set[int] = set()
     taken: tuple[str, ...]
-    for step in steps_of(spec.events, spec.the_cluster):
+    for step in steps_of(spec.events, spec.cluster):
         what = f"{step.what} n{step.node + 1}"
         if step.node == 0:
             taken, of = (DISKS, FIRST_OF_GALERA) if is_galera else (EVENTS, "")
