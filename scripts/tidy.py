@@ -11,8 +11,8 @@ from pathlib import Path
 
 FILE_LIMIT = 800  # STYLE.md: 400 lines is a smell, 800 a limit
 FUNCTION_LIMIT = 70  # STYLE.md
-LINE_LIMIT = 200  # STYLE.md: what a reader's eye follows, in the pages that everybody opens
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md")
+LINE_LIMIT = 200  # STYLE.md: what a reader's eye follows
+HEAD = 400  # characters of a page, in which it says that it is generated
 PACKAGE = Path("python/disklab")
 # What a house that grew a second copy of itself is held to, outside the room of machines.
 HOUSE = (
@@ -76,10 +76,13 @@ def against_the_house(path: Path) -> Iterator[str]:
 
 
 def long_lines() -> Iterator[str]:
-    """Yield complaints about lines of the first pages; a table's row is one line too."""
-    for page in (*map(Path, PAGES), *Path("docs").glob("predict*.md")):
-        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-            if len(line) > LINE_LIMIT:
+    """Yield complaints about lines of pages that somebody wrote, but for rows of their tables."""
+    for page in (*Path().glob("*.md"), *Path("docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if "do not edit" in text[:HEAD] or Path("docs/examples") in page.parents:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > LINE_LIMIT and not (line.startswith("|") and page.parent.name):
                 yield f"{page}:{number}: {len(line)} characters; the limit is {LINE_LIMIT}"
 
 
