@@ -121,7 +121,7 @@ ONLY: dict[str, tuple[int | str, str]] = {
 UPPER_BOUND = (
     "take the rate of MariaDB's writes with many threads as an upper bound: a real server with "
     "eight threads read a third more and wrote a quarter more a transaction than is simulated "
-    "(purge that lags behind reads pages again, which is not simulated)"
+    "(probably by a purge that lags behind, which is not simulated)"
 )
 """**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
 
