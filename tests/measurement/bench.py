@@ -80,7 +80,7 @@ class Bench:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         with self.start(*words) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=240)
         return process.returncode, out, err
 
     def told(self, *words: str) -> tuple[int, str, str]:

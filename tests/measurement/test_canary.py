@@ -177,7 +177,7 @@ def test_a_disk_that_gets_slower_beside_a_trial_is_told(bench: Bench, tmp_path: 
             bench.wait_until(one_is_measured)
             # The second one is under way: its first figure was taken before this, or is slow too.
             served.lab.run("disk", "set", "data", "--host", "n1", "--latency", "40ms")
-            _, err = process.communicate(timeout=120)
+            _, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
         served.nothing_is_left()
     bench.nothing_is_left()
