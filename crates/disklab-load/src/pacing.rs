@@ -112,7 +112,7 @@ impl Schedule {
     fn skip_until(&mut self, end: Instant) -> u64 {
         match self {
             Schedule::Arrivals(arrivals) => arrivals.skip_until(end),
-            // A ceiling is no offer.
+            // Nothing was offered: a ceiling only holds back.
             Schedule::Ceiling(_) => 0,
             Schedule::Terminals(terminals) => {
                 let waiting = terminals.resting.drain();

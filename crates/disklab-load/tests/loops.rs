@@ -159,13 +159,18 @@ fn a_dropped_write_and_another_seed_are_noticed() {
     assert_eq!(read["wrong_rows"], 990);
 }
 
+/// A server that answers nothing between two times, in milliseconds from the first request on.
+fn answers_nothing(from_ms: u64, to_ms: u64) -> Fake {
+    Fake::start(Manners {
+        stall: Some((Duration::from_millis(from_ms), Duration::from_millis(to_ms))),
+        ..Manners::default()
+    })
+}
+
 /// Even arrivals each 10 ms for 3 s; nothing is answered from 1.000 s to 2.000 s.
 fn stalled(slots: u32) -> (Value, Vec<f64>) {
-    let fake = Fake::start(Manners {
-        // Between two arrivals: the stall counts from the coming of the first request, which is not the run's start.
-        stall: Some((Duration::from_millis(995), Duration::from_millis(2_000))),
-        ..Manners::default()
-    });
+    // Between two arrivals: the first request, from which it counts, is not the run's start.
+    let fake = answers_nothing(995, 2_000);
     let run = done(&job(
         &fake,
         &[
@@ -241,10 +246,7 @@ fn with_one_in_flight_the_queue_is_in_the_response_and_not_in_the_service_time()
 
 #[test]
 fn threads_keep_to_a_ceiling_and_count_from_their_own_start() {
-    let fake = Fake::start(Manners {
-        stall: Some((Duration::from_millis(995), Duration::from_millis(2_000))),
-        ..Manners::default()
-    });
+    let fake = answers_nothing(995, 2_000);
     let run = done(&job(
         &fake,
         &[
@@ -264,10 +266,7 @@ fn threads_keep_to_a_ceiling_and_count_from_their_own_start() {
 
 #[test]
 fn threads_that_do_not_reach_their_ceiling_are_a_closed_loop() {
-    let fake = Fake::start(Manners {
-        stall: Some((Duration::from_millis(200), Duration::from_millis(1_500))),
-        ..Manners::default()
-    });
+    let fake = answers_nothing(200, 1_500);
     let run = done(&job(
         &fake,
         &[
@@ -310,10 +309,7 @@ fn under_time_dilation_all_times_are_the_described_systems() {
 
 #[test]
 fn what_is_due_and_cannot_be_sent_is_counted() {
-    let fake = Fake::start(Manners {
-        stall: Some((Duration::from_millis(200), Duration::from_millis(1_500))),
-        ..Manners::default()
-    });
+    let fake = answers_nothing(200, 1_500);
     let run = done(&job(
         &fake,
         &[
@@ -526,10 +522,7 @@ fn a_database_that_dies_is_counted_and_given_up() {
 
 #[test]
 fn an_operation_without_an_answer_times_out() {
-    let fake = Fake::start(Manners {
-        stall: Some((Duration::ZERO, Duration::from_millis(900))),
-        ..Manners::default()
-    });
+    let fake = answers_nothing(0, 900);
     let run = done(&job(
         &fake,
         &[

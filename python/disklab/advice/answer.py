@@ -240,8 +240,7 @@ class Advice:
         """Return that disks would keep the promise, and garbage collection does not."""
         first, *others = able
         assert first.disks is not None
-        database = self.question.spec.database
-        collector = database.jvm.collector if database is not None else None
+        collector = self.question.spec.database.jvm.collector
         now = f", now {collector}" if collector else ""
         found = [
             f"The disks of {first.name} keep the promise, and garbage collection does not: "

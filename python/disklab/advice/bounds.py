@@ -91,7 +91,7 @@ def ceiling(
     work = spec.workload.the_operations
     found = [cpu_ceiling(spec, machine.cores, calibration)]
     data = node_data_bytes(spec)
-    if spec.workload.keys == "uniform" and spec.database and data > 0 and work.read > 0:
+    if spec.workload.keys == "uniform" and data > 0 and work.read > 0:
         each = work.read * copies_read(spec)
         missed = max(0.0, 1 - machine.page_cache / data)
         cached = machine.host.cache.capacity_bytes if machine.host.cache else 0

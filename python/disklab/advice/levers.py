@@ -74,7 +74,7 @@ TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNe
 def collectors(spec: ClusterTrial) -> tuple[str, ...]:
     """Return the other collectors that are worth a try."""
     database = spec.database
-    if database is None or facts_of(database.engine).simulator != "cassandra":
+    if facts_of(database.engine).simulator != "cassandra":
         return ()
     required = spec.require
     if required is not None and required.storage_p99_ms is not None and not required.latencies():
@@ -95,7 +95,7 @@ def compactions(spec: ClusterTrial) -> tuple[str, ...]:
     size-tiered for those that mostly write.
     """
     database, work = spec.database, spec.workload.operations
-    if database is None or facts_of(database.engine).simulator != "cassandra":
+    if facts_of(database.engine).simulator != "cassandra":
         return ()
     if database.table.compaction != "leveled":
         return ("leveled",)
@@ -117,21 +117,20 @@ def rooms(spec: ClusterTrial) -> dict[str, float]:
 
 def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     database = spec.database
-    if database is not None and facts_of(database.engine).simulator == "cassandra":
+    if facts_of(database.engine).simulator == "cassandra":
         told = database.settings.get("concurrent_reads", 32)
         if str(told).isdigit() and int(told) < CONCURRENT_READS:
             yield "database.settings.concurrent_reads", CONCURRENT_READS
     yield from _of_writes(candidate, spec)
-    if spec.cluster is not None:
-        read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
-        if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
-            yield "cluster.volumes.data.read_ahead", READ_AHEAD
+    read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
+    if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
+        yield "cluster.volumes.data.read_ahead", READ_AHEAD
 
 
 def _of_writes(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     """Yield the settings that decide what a server with one log does with what is written."""
     database, work = spec.database, spec.workload.operations
-    if database is None or work is None or work.write <= 0:
+    if work is None or work.write <= 0:
         return
     simulator, given = facts_of(database.engine).simulator, set(database.settings)
     if simulator == "postgresql" and "max_wal_size" not in given:

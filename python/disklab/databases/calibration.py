@@ -223,7 +223,7 @@ class Calibration(Part):
 
     def outside(self, spec: ClusterTrial, series: str | None) -> list[str]:
         """Return in what a trial lies outside the calibrated range, in words."""
-        found = []
+        beyond = []
         dataset, load = spec.dataset, spec.workload.load
         figures = {
             "rows of {} bytes": (
@@ -236,12 +236,12 @@ class Calibration(Part):
         for words, (figure, (least, most)) in figures.items():
             if figure is not None and not least <= figure <= most:
                 ends = f"{least}" if least == most else f"{least} to {most}"
-                found.append(f"{words.format(figure)} (fitted on {ends})")
+                beyond.append(f"{words.format(figure)} (fitted on {ends})")
         if series is not None and series not in self.range.vm_series:
             fitted = ", ".join(self.range.vm_series)
-            told = f"fitted on {fitted}" if fitted else "no cloud's VM was measured"
-            found.append(f"VMs of {series} ({told})")
-        return found
+            why = f"fitted on {fitted}" if fitted else "no cloud's VM was measured"
+            beyond.append(f"VMs of {series} ({why})")
+        return beyond
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -341,7 +341,7 @@ def ways(
 
 def unmeasured(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
     """Yield whose vCPUs nobody has measured, in words, with what they are taken for."""
-    vms = {spec.cluster.vm, spec.client.vm or spec.cluster.vm} if spec.cluster else set()
+    vms = {spec.cluster.vm, spec.client.vm or spec.cluster.vm}
     if calibration.server_vm is None:
         return
     for name in sorted({catalog.vms[vm].series_name for vm in vms}):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 from signal import SIGTERM
+from types import TracebackType
 from typing import Any
 
 from disklab.databases import remote_host
@@ -324,9 +325,14 @@ class ClientsLoad:
         """Return itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End all generators."""
-        self._undo.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End all generators; a host that is gone hides no error of the body."""
+        self._undo.__exit__(kind, error, trace)
 
 
 def _whole_seconds(courses: Sequence[_Course]) -> Iterator[LoadProgress]:

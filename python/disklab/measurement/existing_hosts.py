@@ -265,11 +265,11 @@ class ExistingBedHosts:
             self.remember(bed, bed.state.data)
 
     def _change_read_ahead(self, spec: ClusterTrial, bed: Bed) -> None:
-        asked = spec.cluster.volumes[DATA].read_ahead_bytes
+        read_ahead_bytes = spec.cluster.volumes[DATA].read_ahead_bytes
         for node in self.hosted:
             name, folder = node.machine.name, str(node.folder)
-            settings.ask_read_ahead(name, node.machine, folder, asked, self.journal)
-        bed.note(read_ahead_bytes=asked)
+            settings.ask_read_ahead(name, node.machine, folder, read_ahead_bytes, self.journal)
+        bed.note(read_ahead_bytes=read_ahead_bytes)
 
     def far_ahead(self, bed: Bed) -> nullcontext[None]:
         """Change nothing: the read-ahead is the trial's, or the host's own."""

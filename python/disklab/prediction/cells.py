@@ -148,9 +148,9 @@ def prepare(
         return Prepared({"device": job_of(trial)}, (), notes)
     if reasons := tuple(model.unmodelled(spec, place)):
         return Prepared(None, reasons)
-    known = calibration or package_calibration(spec.database.engine)
-    warnings = tuple(model.warnings(spec, catalog, known))
-    return Prepared({model.key: model.job(spec, catalog, known)}, (), warnings)
+    calibration = calibration or package_calibration(spec.database.engine)
+    warnings = tuple(model.warnings(spec, catalog, calibration))
+    return Prepared({model.key: model.job(spec, catalog, calibration)}, (), warnings)
 
 
 def model_of(spec: TrialSpec) -> Simulated | None:

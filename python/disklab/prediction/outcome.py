@@ -262,8 +262,7 @@ def _beyond_the_load(recovery: Recovery, trial: Trial) -> list[str]:
 
 def _has_copies(trial: Trial) -> bool:
     """Return whether there is anybody to stream from, or something to stream away."""
-    database = trial.spec.database
-    return database is not None and database.replication_factor > 1
+    return trial.spec.copies > 1
 
 
 def _credits_run_out(answer: Answer) -> list[str]:

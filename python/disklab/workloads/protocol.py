@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol, Self
 
 from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, Stop
@@ -39,7 +40,12 @@ class Load(Protocol):
         """Return itself."""
         ...
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """End the load if it still runs."""
         ...
 

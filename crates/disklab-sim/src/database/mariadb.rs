@@ -15,7 +15,7 @@
 //! page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
 //! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19, 2026-11-27, sysbench, a pool of 128 MiB over 450 MiB): reads of point selects and
 //! read-only transactions 3 % too few; reads of a write-only transaction of one thread within 12 %, its bytes written within 10 %; with eight
-//! threads reads a third and bytes written a quarter too few (take writes as an upper bound). **Why:** purge. Held back by an open snapshot while
+//! threads reads a third and bytes written a quarter too few (take writes as an upper bound). **Probably** by purge: held back by an open snapshot while
 //! 3,702 transactions of eight threads ran, it read 9,620 pages when it was let go, 2.6 a transaction beside the 5.2 of the transactions
 //! (10.11.19, 2026-11-28, 400,000 rows beside 32 MiB): one thread's purge finds its pages in the pool, one that lags reads them again. The journal of the file system is not
 //! written.
@@ -88,7 +88,7 @@ struct Session {
     number: u64,
     leaf: Option<u32>,
     /// The row's own leaf, where the search for it goes through the one before.
-    then: Option<u32>,
+    own_leaf: Option<u32>,
     /// Trees and rows of the transaction, oldest first, which an insert or a further statement takes again.
     recent: VecDeque<(u32, u64)>,
     /// Pages that the statement has read.
@@ -453,7 +453,7 @@ impl Mariadb {
             {
                 return;
             }
-            if let Some(leaf) = self.sessions[number as usize].then.take() {
+            if let Some(leaf) = self.sessions[number as usize].own_leaf.take() {
                 self.sessions[number as usize].leaf = Some(leaf);
                 continue;
             }

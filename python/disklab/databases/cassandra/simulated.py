@@ -54,7 +54,7 @@ from disklab.databases.simulating import (
 from disklab.errors import Problem
 from disklab.spec import ClusterTrial
 from disklab.spec.feasible import stored_row_bytes
-from disklab.spec.model import Database, Jvm, Workload
+from disklab.spec.model import Database, Workload
 from disklab.spec.share import Share
 from disklab.spec.timetable import cluster_on
 
@@ -218,7 +218,7 @@ def timetable(spec: ClusterTrial, waits: Delays, on: Callable[[ClusterTrial], Jo
     `on`: the cluster of a trial as a job has it, for the hosts that nodes move to.
     """
     database, cluster = spec.database, spec.cluster
-    if not spec.events or database is None or cluster is None:
+    if not spec.events:
         return {}
     hosts = [
         on(spec.model_copy(update={"cluster": cluster_on(cluster, event.host)}))
@@ -317,14 +317,14 @@ def _cluster(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> 
     data = cluster.device_of("data")
     log = cluster.device_of("commitlog") if "commitlog" in cluster.volumes else data
     read_ahead = cluster.volumes["data"].read_ahead_bytes
-    heap = _jvm(spec).heap_bytes or full_heap_bytes(int((vm.mem_gib or 0) * GIB))
+    heap = spec.database.jvm.heap_bytes or full_heap_bytes(int((vm.mem_gib or 0) * GIB))
     shares = calibration.physical["ownership_ppm"].value
     same_size = isinstance(shares, list) and len(shares) == cluster.nodes
     return {
         "nodes": cluster.nodes,
         "host": host_profile(spec),
         "cores": vm.vcpu,
-        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration, _jvm(spec).heap_bytes),
+        "page_cache_bytes": page_cache_bytes(vm.mem_gib, calibration, spec.database.jvm.heap_bytes),
         "collector": _collector(spec, calibration, heap, vm.vcpu),
         "network_bytes_per_s": network(vm.net_mbit_per_s),
         **({"zones": cluster.zones} if cluster.zones > 1 else {}),
@@ -343,13 +343,9 @@ def _tokens(calibration: Calibration) -> Job:
     return {TOKENS: calibration.fact(TOKENS)}
 
 
-def _jvm(spec: ClusterTrial) -> Jvm:
-    return spec.database.jvm
-
-
 def _collector(spec: ClusterTrial, calibration: Calibration, heap: int, cores: int) -> Job:
-    asked = _jvm(spec).collector
-    job = collector_of(heap, cores, _version(spec), asked).job(
+    asked = spec.database.jvm.collector
+    job = collector_of(heap, cores, spec.database.version, asked).job(
         _new_keys(spec, calibration, usual_key_cache(heap))
     )
     if asked in calibration.concurrent:
@@ -361,7 +357,7 @@ def _collector(spec: ClusterTrial, calibration: Calibration, heap: int, cores: i
 def _parameters(spec: ClusterTrial, calibration: Calibration) -> Job:
     """Return the costs, those of a node's processor with what a concurrent collector takes."""
     costs = calibration.values()
-    concurrent = calibration.concurrent.get(_jvm(spec).collector or "")
+    concurrent = calibration.concurrent.get(spec.database.jvm.collector or "")
     if concurrent is None:
         return costs
     permille = int(str(concurrent.cpu_permille.value))
@@ -379,15 +375,11 @@ def _new_keys(spec: ClusterTrial, calibration: Calibration, key_cache_bytes: int
     All, where the calibration does not say what a key takes: it was fitted on such reads then.
     """
     dataset, database = spec.dataset, spec.database
-    if KEY_BYTES not in calibration.physical or dataset is None or database is None:
+    if KEY_BYTES not in calibration.physical or dataset is None:
         return ALL_PERMILLE
     asked = spec.workload.asked_of(dataset.rows or 0) or dataset.rows or 0
     of_node = asked * database.replication_factor / spec.cluster.nodes
     return new_keys_permille(key_cache_bytes // calibration.fact(KEY_BYTES), of_node)
-
-
-def _version(spec: ClusterTrial) -> str | None:
-    return spec.database.version
 
 
 def _database(spec: ClusterTrial, calibration: Calibration) -> Job:
@@ -482,7 +474,7 @@ def rehearsed_job(
     job = database_job(spec, catalog, calibration)
     job["cluster"] |= _here(spec, catalog, calibration, there)
     # CPU times of the newest versions are of this machine, or of one like it.
-    job["parameters"] = _parameters(spec, calibration.with_collector(_jvm(spec).collector))
+    job["parameters"] = _parameters(spec, calibration.with_collector(spec.database.jvm.collector))
     flushed = _memory(spec, catalog, there.share).memtable // FLUSHED_SHARE
     job["database"]["memtable_bytes"] = flushed
     job["dataset"] |= {
@@ -527,7 +519,7 @@ def _tables(spec: ClusterTrial, job: Job, stored_bytes: int, flushed: int) -> Jo
 def _memory(spec: ClusterTrial, catalog: Catalog, share: Share) -> MemoryPlan:
     memory = int((catalog.vms[spec.cluster.vm].facts.mem_gib or 0) * GIB)
     scale = Fraction(share.scale)
-    sizes = Sizes(memory, scale, spec.cluster.nodes, heap_bytes=_jvm(spec).heap_bytes)
+    sizes = Sizes(memory, scale, spec.cluster.nodes, heap_bytes=spec.database.jvm.heap_bytes)
     return plan_memory(sizes, ANY_MEMORY)
 
 
@@ -536,7 +528,7 @@ def _here(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there:
     plan = _memory(spec, catalog, there.share)
     # A rehearsal has G1, whatever the version, unless the file says another, and the cores that its
     # machine has.
-    asked = _jvm(spec).collector
+    asked = spec.database.jvm.collector
     collector = collector_of(plan.heap, os.cpu_count() or 1, None, asked)
     new_keys = _new_keys(spec, calibration, plan.key_cache)
     # In slow motion a pause is as much shorter in the time of the described system.

@@ -30,12 +30,12 @@ impl Mariadb {
             }
             session.recent.push_back((access.tree, row));
         }
-        (session.leaf, session.then) = ((held != Some(leaf)).then_some(leaf), None);
+        (session.leaf, session.own_leaf) = ((held != Some(leaf)).then_some(leaf), None);
         let is_searched = session.row == 0 && (!is_secondary || !access.changes());
         if is_searched && access.kind != AccessKind::Insert && held != Some(leaf) {
             let tree = &self.plan.trees[access.tree as usize];
             if let Some(before) = tree.leaf_before(row) {
-                (session.leaf, session.then) = (Some(before), Some(leaf));
+                (session.leaf, session.own_leaf) = (Some(before), Some(leaf));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Room for rows: the map of free space, and adding pages to a relation, one backend at a time.
 //!
-//! A backend whose page has no room for its row says so to the map, and asks it for another page. The map goes round the pages that it
-//! lists, and does not know what has happened to them since: **several backends may get the same page**, and one that finds
-//! no room there delists it and asks again. When there is none, the backend adds a page, which it holds the relation's extension lock for.
-//! A backend that has waited for that lock looks into the map again, and if there is nothing,
-//! adds twenty pages for itself and for each that still waits, at most 512, before its own. The map lists each as soon as it is there, but only those who
-//! have had a page near it find it at once; those who begin at the map's root find it when all are there.
+//! A backend whose page has no room for its row tells the map so, and asks it for another page. The map goes round the pages that it
+//! lists, and does not know what has happened to them since: **several backends may get the same page**, and one that finds no room
+//! there delists it and asks again. When none is left, the backend adds a page, for which it holds the relation's extension lock. If it
+//! had to wait for that lock, it looks into the map again first, and if that still lists nothing, it adds twenty pages for itself and
+//! for each that waits, at most 512, before its own. The map lists each as soon as it is there, but only backends that have had a page
+//! near it find it at once; those who begin at the map's root find it when all are there.
 //! **Each page takes a buffer, which may have to be written first, and is itself written to its file**: on XFS both wait
 //! for the reads of the file ([`files`](super::files)), so that a table grows by about a page in the time of a read, while those who find
 //! each new page go on reading. The others wait for all of it, up to a second.
@@ -14,8 +14,8 @@
 //! `RecordAndGetPageWithFreeSpace` and `FreeSpaceMapVacuumRange` of freespace.c; `fsm_search_avail` of fsmpage.c, which goes on
 //! behind the page that it gave last. Stacks of 16 real backends (2026-11-27).
 //! **Divergence:** PostgreSQL 16 counts the waiters otherwise and asks the file system for pages in one call. Pages of the map (of 4,069
-//! pages each) are not told apart; what a page has left is not found again by a smaller row;
-//! vacuum, which gives pages back, does not run; a new page's zeros do not reach the disk before its rows.
+//! pages each) are not told apart; what a page has left is not found again by a smaller row; vacuum, which gives pages back, does not
+//! run; a new page's zeros do not reach the disk before its rows.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -44,7 +44,7 @@ pub(super) struct Extension {
 }
 
 impl Extension {
-    /// The next page of the map, from its root on if there is no page to begin at; none: it lists no page.
+    /// The page of the map whose turn it is. None: it lists no page, or its root, where the search begins, says so.
     fn listed_page(&mut self, from_root: bool) -> Option<u32> {
         if from_root && !self.root_has_room {
             return None;
