@@ -23,9 +23,9 @@ from disklab.databases.observing import Target
 from disklab.databases.registry import record_of
 from disklab.engine.load import ClosedLoop, Stop, load_target
 from disklab.machines.local import LocalMachine
-from disklab.observation import tracing, watch
+from disklab.observation import tracing
 from disklab.observation.blocks import leaves
-from disklab.observation.machine import disk_of
+from disklab.observation.machine import disk_of, watch
 
 from benches import sql
 from benches.runs import Rows, run

@@ -19,7 +19,7 @@ from disklab.cli import app
 from disklab.cli.app import AnyCommand
 from disklab.measurement.hosts_file import HostsFile
 from disklab.results import TrialResult
-from disklab.spec.schema import key_rows, schema_of, schema_text
+from disklab.spec.schema import key_rows, meanings, schema_of, schema_text
 from pydantic import BaseModel
 from typer._completion_shared import get_completion_script
 from typer.core import TyperArgument, TyperGroup, TyperOption
@@ -246,7 +246,7 @@ def results_page() -> str:
 def result_keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str]]:
     """Yield every key of a record with its meaning, those of its parts below it."""
     for name, field in model.model_fields.items():
-        yield f"{above}{name}", " ".join((field.description or "").split()).replace("|", "\\|")
+        yield f"{above}{name}", meanings(model).get(name, "").replace("|", "\\|")
         for part in (field.annotation, *typing.get_args(field.annotation)):
             if isinstance(part, type) and issubclass(part, BaseModel):
                 yield from result_keys(part, f"{above}{name}.")

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disklab import reading
+from disklab import durable, reading
 from disklab.databases.cassandra.distribution import _major
 from disklab.engine.locks import Life
 from disklab.engine.process import EngineProcess
 from disklab.folders import Inside
 from disklab.hosts.left_networks import OWNER, owner_life
 from disklab.hosts.places import HostPlace, Places
-from disklab.results import durable
 from disklab.results.event_log import EVENTS, WISH, Wish, read_events, wish_of
 
 

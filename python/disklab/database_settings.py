@@ -41,7 +41,7 @@ Units = Mapping[str, Mapping[str, int]]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class SettingKind(_Part):

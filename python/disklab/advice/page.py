@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from disklab import durable
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate
 from disklab.advice.options import Option, bound_by
@@ -18,7 +19,7 @@ from disklab.folders import Inside
 from disklab.report.files import write_what_if
 from disklab.report.html import LIGHT, data, items, tag, text
 from disklab.report.page import styles, what_if_link
-from disklab.results import TrialResult, durable
+from disklab.results import TrialResult
 from disklab.results.records import STRETCHES
 from disklab.results.required import CLIFF_RATIO, Required, required_of
 

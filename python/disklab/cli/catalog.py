@@ -23,8 +23,8 @@ from disklab.catalog.quantity import LOCAL_DISKS, is_expression, parse_disks
 from disklab.catalog.size_lists import read_sizes, read_volumes, sizes_document
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import all_names
-from disklab.cli.experiment_new import write_new
 from disklab.cli.output import Json, console, print_json, warn
+from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 
 # What of the catalogue is not to be relied on as it stands: guessed, old, undated or unpriced.

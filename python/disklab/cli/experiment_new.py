@@ -19,6 +19,7 @@ from disklab.catalog.resolve import Places
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
+from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import Unreadable, milliseconds
 from disklab.spec.draft import Draft, Stored, draft
@@ -312,14 +313,3 @@ def check_names(wish: Draft) -> None:
     for one in wish.disks:
         parse_disks(one, "--disks")
     find_vm(load_catalog(), wish.vm, Places(vm="--vm"))
-
-
-def write_new(file: Path, text: str) -> None:
-    """Write a file that was not there; a link is not followed."""
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        reason = (error.strerror or "cannot be written").lower()
-        raise UserError(Problem("FILE", str(file), reason, "choose another place")) from None
-    with open(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)

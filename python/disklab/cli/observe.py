@@ -18,9 +18,10 @@ from disklab import reading, spec
 from disklab.catalog import HostRequest, VolumeRequest, find_vm, load_catalog, resolve
 from disklab.catalog.resolve import Places
 from disklab.cli.amounts import disk_names, vm_names
-from disklab.cli.experiment_new import caching_of, write_new
+from disklab.cli.experiment_new import caching_of
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
+from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.interrupts import passed_on
 from disklab.spec.amounts import Unreadable, seconds
@@ -177,8 +178,8 @@ def looked_at(
     trace_s: float | None = None,
 ) -> tuple[Found, list[tuple[BlocksSeen, Seen]]]:
     """Look, and return what was found, with the block traces that were asked for."""
-    from disklab.observation import found_of, watch  # noqa: PLC0415
-    from disklab.observation.found import busy  # noqa: PLC0415
+    from disklab.observation.found import busy, found_of  # noqa: PLC0415
+    from disklab.observation.machine import watch  # noqa: PLC0415
 
     with ExitStack() as undo:
         observer = connected(database, target)

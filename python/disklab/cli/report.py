@@ -231,8 +231,8 @@ def knob(
 
     Example: [bold]disklab knob knob.html[/bold]
     """
+    from disklab.durable import write_file  # noqa: PLC0415
     from disklab.knob import made_page  # noqa: PLC0415 - other commands should not wait for it
-    from disklab.results.durable import write_file  # noqa: PLC0415
 
     write_file(file, made_page().text.encode("utf-8"), "FILE")
     console().print(str(file), soft_wrap=True, markup=False, highlight=False)

@@ -13,9 +13,6 @@ from collections.abc import MutableMapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from disklab.privilege.identity import Caller, open_way
-from disklab.privilege.talk import Link
-
 UNPRIVILEGED = frozenset(
     {
         "advise",
@@ -39,7 +36,7 @@ ONLY_WITH = {"reproduce": "--rehearse", "calibrate": "--here"}
 """Commands that need root only with an option."""
 
 if TYPE_CHECKING:
-    from disklab.privilege.talk import Serving
+    from disklab.privilege.talk import Link, Serving
 
 _link: list[Link] = []
 
@@ -55,9 +52,15 @@ def divide(words: Sequence[str]) -> None:
     Returns in the process that goes on with the command. Raises UserError when the caller may not
     read the program.
     """
-    caller = Caller.of(os.environ)
     command = next((word for word in words if not word.startswith("-")), None)
-    if caller is None or command is None or command not in UNPRIVILEGED | DIVIDED:
+    if "SUDO_UID" not in os.environ or command is None or command not in UNPRIVILEGED | DIVIDED:
+        return
+    # Loaded here: a command that nobody called through sudo is not to wait for it.
+    from disklab.privilege.identity import Caller, open_way  # noqa: PLC0415
+    from disklab.privilege.talk import Link  # noqa: PLC0415
+
+    caller = Caller.of(os.environ)
+    if caller is None:
         return
     needless = command in ONLY_WITH and ONLY_WITH[command] not in words
     divided = command in DIVIDED or _has(words, DIVIDED_WITH.get(command))

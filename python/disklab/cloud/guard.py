@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from disklab import durable
 from disklab.catalog import Catalog, NoPrice, Price, vm_price, volume_price
 from disklab.catalog.price import HOURS_PER_MONTH
 from disklab.cloud import first_boot
@@ -17,7 +18,6 @@ from disklab.cloud.protocol import OWNER, RUN, UNTIL, Clock, CloudSite, Fit, Wis
 from disklab.cloud.record import Notebook, Record, records
 from disklab.errors import DisklabError, Problem, UserError
 from disklab.interrupts import uninterrupted
-from disklab.results import durable
 
 # What the resources of a layout cost an hour, and how long a budget lasts.
 #

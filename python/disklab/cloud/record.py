@@ -19,11 +19,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.cloud.first_boot import HostKey
 from disklab.errors import MachineError, UserError
 from disklab.machines import programs
-from disklab.results import durable
 
 KIND = reading.Kind(
     "a record of a cloud's group", 1 << 20, "look at the group in the cloud's portal"

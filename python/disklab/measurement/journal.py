@@ -17,14 +17,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.errors import DisklabError, MachineError
 from disklab.folders import Inside
 from disklab.machines import own_folders as folders
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement import striping
 from disklab.measurement.striping import Stripe
-from disklab.results import durable
 
 # Routes of ours that drop what is sent to an address.
 
@@ -102,7 +101,7 @@ UndoKind = Literal[
 class Change(BaseModel):
     """One thing that was done to a host, and how it is undone."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     number: int
     host: str
@@ -119,7 +118,7 @@ class Change(BaseModel):
 class Line(BaseModel):
     """A line: a change that begins, or one that is undone."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     change: Change | None = None
     undone: int | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from disklab import durable
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, MachineError, Problem, UserError, refuse
 from disklab.folders import Inside
@@ -46,7 +47,6 @@ from disklab.results import (
     Run,
     RunInfo,
     Status,
-    durable,
     new_run_id,
     pricing,
     utc_now,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from disklab import durable
 from disklab.errors import Problem, UserError, refuse
 from disklab.machines.protocol import Machine
 from disklab.measurement.canary import FIO, FioOn, make_region
@@ -29,7 +30,7 @@ from disklab.probe.run import (
     expected_fill_s,
     probe_cell,
 )
-from disklab.results import durable, new_run_id
+from disklab.results import new_run_id
 
 OUTLIER_RATIO = 0.25
 """Disks of one kind in one cloud do the same within a tenth; the studies' bad hosts had a seventh

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
-from disklab import waiting
+from disklab import durable, waiting
 from disklab.catalog import Catalog
 from disklab.events import (
     Emit,
@@ -23,7 +23,7 @@ from disklab.interrupts import ended_once, uninterrupted
 from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
-from disklab.results import Mode, Run, TrialResult, durable
+from disklab.results import Mode, Run, TrialResult
 from disklab.results.event_log import EventLog, Wish, wish, wish_of
 from disklab.spec import Experiment, Trial
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import vl_convert
 
+from disklab.durable import write_file
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
 from disklab.report import what_if
@@ -20,7 +21,6 @@ from disklab.report.page import page
 from disklab.report.report import Report, caption_of
 from disklab.report.subject import RunLike
 from disklab.results import reference_runs
-from disklab.results.durable import write_file
 
 WIDTH = 560
 CAPTION_LETTERS = 90

@@ -19,11 +19,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.errors import UserError
 from disklab.events import Event, PlannedTrial, RunStarted, TrialFinished, TrialStarted
 from disklab.folders import Inside
-from disklab.results import durable
 
 # What somebody beside a run wants of it: to pause or to stop after the trial under way.
 #

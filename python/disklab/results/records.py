@@ -65,7 +65,7 @@ def _is_a_loop(loop: dict[str, Any]) -> dict[str, Any]:
 class Record(BaseModel):
     """A part of the shape; keys that this version does not know are kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
 
 class Reason(Record):

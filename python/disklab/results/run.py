@@ -13,11 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside, check_own
-from disklab.results import durable
 from disklab.results.histogram import Histogram
 from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
 from disklab.results.required import StoredTrial

@@ -17,9 +17,8 @@ from typing import Annotated, Any, TextIO
 
 from pydantic import Field
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.folders import Inside
-from disklab.results import durable
 from disklab.results.histogram import Histogram, HistogramError, Layout, decode, merged
 from disklab.results.records import STRETCHES, Amount, Count, Number, Record, TrialResult
 

@@ -19,10 +19,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from disklab import reading
+from disklab import durable, reading
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
-from disklab.results import durable
 from disklab.results.records import LARGEST, RunInfo, TrialResult, of_node
 
 # Results as a table: one row for each repeat, a column for each factor.

@@ -24,7 +24,7 @@ from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
 class Part(BaseModel):
     """A frozen section. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class WrongKindError(TypeError):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from itertools import pairwise
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -20,7 +25,7 @@ def schema_of(model: type[BaseModel], name: str) -> dict[str, Any]:
 
     `name`: `experiment` or `hosts`, as in the name of the schema's file.
     """
-    made = _tidied(model.model_json_schema(by_alias=True, mode="validation"))
+    made = _tidied(_described(model.model_json_schema(by_alias=True, mode="validation"), model))
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"{PUBLISHED}{name}.schema.json",
@@ -32,6 +37,56 @@ def schema() -> dict[str, Any]:
     """Return the schema of experiment files."""
     # A baseline may leave to its factors what a trial needs.
     return {**schema_of(ExperimentFile, "experiment"), "required": ["title"]}
+
+
+@cache
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return what the text below each field says, on one line.
+
+    Read here, from the source: pydantic would read it whenever the module is imported, which costs
+    every command a fifth of a second.
+    """
+    found: dict[str, str] = {}
+    for base in model.__bases__:
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            found |= meanings(base)
+    written = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(written, ast.ClassDef)
+    for field, below in pairwise(written.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return {name: text for name, text in found.items() if name in model.model_fields}
+
+
+def parts_of(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield a model and all that its fields can hold, each once."""
+    waiting, met = [model], {model}
+    while waiting:
+        part = waiting.pop()
+        yield part
+        kinds: list[Any] = [field.annotation for field in part.model_fields.values()]
+        while kinds:
+            kind = kinds.pop()
+            kinds += get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in met:
+                met.add(kind)
+                waiting.append(kind)
+
+
+def _described(made: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Put what each key means into a schema."""
+    for part in parts_of(model):
+        form = made if part is model else made.get("$defs", {}).get(part.__name__, {})
+        for name, meaning in meanings(part).items():
+            key = part.model_fields[name].alias or name
+            if key in form.get("properties", {}):
+                keyed = {"description": meaning, **form["properties"][key]}
+                form["properties"][key] = dict(sorted(keyed.items()))
+    return made
 
 
 def _tidied(part: Any) -> Any:

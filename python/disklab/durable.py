@@ -141,3 +141,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that was not there; a link is not followed."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        reason = (error.strerror or "cannot be written").lower()
+        raise UserError(Problem("FILE", str(file), reason, "choose another place")) from None
+    with open(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
