@@ -21,7 +21,7 @@ from disklab.databases.calibration import Calibration, calibration_for
 from disklab.results.pricing import cluster_price
 from disklab.results.required import SUSTAINED, carried_ratio
 
-CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "6"))
+CASES = int(os.environ.get("DISKLAB_PRUNING_CASES", "3"))
 CATALOG = load_catalog()
 CALIBRATION = calibration_for("cassandra")
 POSTGRESQL = calibration_for("postgresql")

@@ -234,14 +234,19 @@ def killed(_name: str, real: Callable[[], Any]) -> Any:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("fault", [refused, final, lost, killed])
+FAULTS = [refused, final, lost, killed]
+
+
+@pytest.mark.parametrize("every", [len(FAULTS), pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_at_any_call_leaves_nothing_unrecorded(
-    client: Faulty, tmp_path: Path, fault: Callable[[str, Callable[[], Any]], Any]
+    client: Faulty, tmp_path: Path, fault: Callable[[str, Callable[[], Any]], Any], every: int
 ) -> None:
+    """Beside the other tests each call meets one of the faults; `make test-long` tries them all."""
     with guard.held(making(client, tmp_path), print):
         pass
     needed = len(client.calls)
-    for at in range(needed):
+    for at in range(FAULTS.index(fault) % every, needed, every):
         client.calls.clear()
         client.fault, client.at = fault, -1
         made = making(client, tmp_path)

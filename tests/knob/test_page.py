@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 # A job takes a second of processor time in a browser.
-JOBS = [20, pytest.param(50, marks=pytest.mark.long)]
+JOBS = [8, pytest.param(50, marks=pytest.mark.long)]
 NO_TARGET = 2
 ANSWERED, REFINED = "body[data-answers]", "body[data-refined]"
 

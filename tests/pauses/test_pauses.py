@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from statistics import fmean, median
 
+import pytest
 from disklab.databases.simulating import own_client
 from disklab.prediction.cells import with_parameters
 from disklab.prediction.counted import rehearsed_trials
@@ -41,6 +42,7 @@ def test_operations_allocate_what_the_calibration_says() -> None:
     assert max(off) < 1.35
 
 
+@pytest.mark.long
 def test_measured_collections_are_predicted() -> None:
     """Seen by one JVM (4 GiB, Cassandra's own options), predicted for others: time an operation."""
     told = [*pauses_us(measured())]
