@@ -8,7 +8,7 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
-from disklab.databases.postgresql.simulated import lever_of
+from disklab.databases.postgresql.simulated import SIMULATED
 from disklab.errors import UserError
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import prepare_rehearsed
@@ -129,6 +129,8 @@ def test_a_replaced_standby_gets_all_of_the_primary_and_then_its_log(tmp_path: P
 
 
 def test_the_lever_of_a_copy_is_that_of_what_bounds_it() -> None:
+    assert SIMULATED.breaking is not None
+    lever_of = SIMULATED.breaking.lever_of
     assert "read_ahead" in lever_of("reads of the copy", "stream")
     assert "disk IOPS" in lever_of("vm uncached MB/s", "stream")
     assert lever_of("data disk write MB/s", "stream") == "larger disks, or more of them"

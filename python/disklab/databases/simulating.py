@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
-from disklab.databases.calibration import Calibration, unmeasured
+from disklab.databases import statements
+from disklab.databases.calibration import Calibration, carried, unmeasured
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
 from disklab.spec import Cluster, ClusterTrial, TimedEvent, TrialSpec, resolve_volumes
-from disklab.spec.model import Database
+from disklab.spec.model import Database, Dataset
 from disklab.spec.share import Share, threads_of
 from disklab.spec.timetable import CLIENT, in_order, nodes_of
 from disklab.traces import Trace
@@ -285,6 +287,7 @@ def servers(
     return {
         "cluster": {
             "nodes": cluster.nodes,
+            **({"zones": cluster.zones} if cluster.zones > 1 else {}),
             "host": host_profile(spec, scale),
             "cores": vm.vcpu,
             "network_bytes_per_s": network(vm.net_mbit_per_s),
@@ -379,6 +382,117 @@ def take_place(job: Job, spec: ClusterTrial, there: Rehearsed) -> None:
         job["network"] = there.network
     job["parameters"] = own_client(job["parameters"])
     job["workload"] |= there.course
+
+
+def server_work(
+    spec: ClusterTrial,
+    calibration: Calibration,
+    of_rows: Callable[[Dataset], Job],
+    relation: Callable[[Job], Job | None],
+) -> tuple[list[Job], Job]:
+    """Return the tables and the load of a trial of servers that have all rows each.
+
+    `of_rows`: returns the table of the rows workload as the database stores it; `relation`: one of
+    sysbench or TPC-C, None where it has none.
+    """
+    work = spec.workload
+    if work.kind == "rows":
+        dataset = spec.the_dataset
+        lists = statements.of_rows(spec, dataset)
+        transactions = [
+            {"name": name, "share_ppm": round(share * PPM), "statements": lists[name]}
+            for name, share in work.the_operations.shares.items()
+        ]
+        return [of_rows(dataset)], {
+            **course(spec),
+            "transactions": transactions,
+            "load": load_of(spec, calibration),
+            "keys": work.keys,
+            "asked_rows": work.asked_of(dataset.rows or 0),
+        }
+    shape = statements.shape_of(spec, statements.Stored(1, 0))
+    load: Job = {"closed": {"threads": shape.sessions}}
+    if work.load is not None and work.load.rate_per_s is not None:
+        load = load_of(spec, calibration)
+        load["open"]["max_in_flight"] = shape.connections or shape.sessions
+    tables = [made for table in shape.tables if (made := relation(table)) is not None]
+    return tables, {
+        **course(spec),
+        "transactions": [statements.logged(each) for each in shape.transactions],
+        "load": load,
+        "connections": shape.connections,
+        "keys": "uniform",
+    }
+
+
+@dataclass(frozen=True)
+class ServerJobs:
+    """How jobs of servers that have all rows each are made, whatever the database."""
+
+    loaded: Callable[[ClusterTrial, Catalog, Calibration, Fraction], Job]
+    """Returns the job of a load. The last argument: the scale of memory, caches and the log."""
+    own_faults: Callable[[Database, Delays], Job]
+    """Returns what of a timetable is the database's own."""
+    delays: Delays
+
+    def faults(
+        self,
+        events: Sequence[TimedEvent],
+        database: Database,
+        delays: Delays,
+        cluster: Cluster | None = None,
+        hosts: Sequence[Mapping[str, Any]] = (),
+    ) -> Job:
+        """Return a timetable as `SqlFaults` of `crates/disklab-sim/src/job/faults.rs` has it.
+
+        `cluster`: whose zones may be lost; servers move to no other hosts.
+        """
+        assert not hosts, "no event that the simulator knows brings a host"
+        return sql_faults(events, delays, cluster) | self.own_faults(database, delays)
+
+    def described(self, spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
+        """Return the job of a trial as its file describes it, with what breaks."""
+        job = self.loaded(spec, catalog, calibration, FULL)
+        job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
+        return job | self._timetable(spec, self.delays)
+
+    def rehearsed(
+        self, spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
+    ) -> Job:
+        """Return the job of what was rehearsed."""
+        scale = Fraction(there.share.scale)
+        job = self.loaded(with_sizes(spec, there.share), catalog, calibration, scale)
+        take_place(job, spec, there)
+        # A rehearsal's lost server is killed: its sockets close.
+        delays = replace(self.delays, notice_s=0.0)
+        return job | self._timetable(spec, delays.dilated(there.share.time_dilation))
+
+    def _timetable(self, spec: ClusterTrial, delays: Delays) -> Job:
+        if not spec.events:
+            return {}
+        return {"faults": self.faults(spec.events, spec.database, delays, spec.cluster)}
+
+    def breaking(self, less_log: str, levers: Mapping[str, Mapping[str, str]]) -> Breaking:
+        """Return what is known of servers that break.
+
+        `less_log`: what leaves less to recover from; `levers`: of other kinds of rebuild than that,
+        what helps against what bounds them.
+        """
+        return Breaking(
+            self.delays, self.faults, partial(lever_of, less_log, levers), replaces=False
+        )
+
+
+def lever_of(
+    less_log: str, levers: Mapping[str, Mapping[str, str]], resource: str, kind: str
+) -> str:
+    """Return what makes a recovery, or another rebuild, faster that `resource` bounds."""
+    own, behind = (levers[kind], "") if kind in levers else ({}, f"; {less_log}")
+    if resource.startswith("vm "):
+        return f"a VM size with more disk IOPS and MB/s{behind}"
+    if kind in levers:
+        return own.get(resource, "larger disks, or more of them")
+    return f"larger disks, or more of them{behind}" if "disk" in resource else less_log
 
 
 def own_client(values: Mapping[str, int]) -> dict[str, int]:

@@ -172,6 +172,13 @@ def _locked(access: Json) -> Json:
     return {**access, "kind": "lock"} if access.get("written_bytes") == LOCK_BYTES else access
 
 
+def shape_of(spec: ClusterTrial, stored: Stored) -> Shape:
+    """Return the tables and transactions of a trial of sysbench or TPC-C."""
+    if spec.workload.tpcc is not None:
+        return tpcc(spec.workload.tpcc, stored)
+    return sysbench(spec.workload.the(Sysbench), stored, IN_A_TRANSACTION)
+
+
 def writes(spec: ClusterTrial) -> bool:
     """Return whether a trial changes rows."""
     work = spec.workload

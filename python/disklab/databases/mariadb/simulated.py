@@ -5,17 +5,15 @@ What a row takes of its leaf follows from InnoDB's own format.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from disklab.catalog import Catalog, parse_disks
 from disklab.catalog.load import cite
 from disklab.catalog.provisioning import find_disk
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
-from disklab.databases.calibration import Calibration, carried
+from disklab.databases.calibration import Calibration
 from disklab.databases.mariadb.configuration import (
     BINLOG_VOLUME,
     CONFIRM_SECONDS,
@@ -26,31 +24,23 @@ from disklab.databases.mariadb.installation import MOST_REPLICATED
 from disklab.databases.mariadb.sizing import plan_memory
 from disklab.databases.simulating import (
     CLIENT_TIMEOUT_S,
-    FULL,
     MOST_RETRY_S,
     NS_PER_S,
-    PPM,
     REHEARSE,
-    Breaking,
     Delays,
     Job,
-    Rehearsed,
+    ServerJobs,
     Simulated,
     alone,
-    course,
-    load_of,
     outside,
+    server_work,
     servers,
     sizes_of,
-    sql_faults,
     steps_of,
-    take_place,
-    with_sizes,
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
-from disklab.spec import Cluster, ClusterTrial, TimedEvent
-from disklab.spec.benchmarks import Sysbench
+from disklab.spec import ClusterTrial
 from disklab.spec.model import Database, Dataset
 
 RECORD_HEADER = 5
@@ -181,25 +171,15 @@ DELAYS = Delays(
     ring_s=MOST_RETRY_S,
     gossip_s=MOST_RETRY_S,
 )
-REHEARSED = replace(DELAYS, notice_s=0.0)
-"""A rehearsal's lost server is killed: its sockets close."""
 
 
-def faults_job(
-    events: Sequence[TimedEvent],
-    database: Database,
-    delays: Delays,
-    cluster: Cluster | None = None,
-    hosts: Sequence[Mapping[str, Any]] = (),
-) -> Job:
-    """Return the timetable, and how long commits wait for another server that has ended."""
-    assert not hosts, "no event that the simulator knows brings a host"
+def _own_faults(database: Database, _delays: Delays) -> Job:
+    """Return what recovery costs, and how long commits wait for another server that has ended."""
     patience_s: float = CONFIRM_SECONDS
     if database.replication_factor > MOST_REPLICATED:
         # Its closed sockets are no sign. Source: check_inactive of gcomm's evs_proto.cpp.
         patience_s = PERIODS["evs.suspect_timeout"] + PERIODS["evs.inactive_check_period"] / 2
     return {
-        **sql_faults(events, delays, cluster),
         "patience_ns": round(patience_s * NS_PER_S),
         "replay_record_cpu_ns": APPLY_PAGE_CPU_NS,
         "replay_byte_cpu_ps": PARSE_BYTE_CPU_PS,
@@ -208,19 +188,6 @@ def faults_job(
 
 
 LESS = "a smaller innodb_log_file_size leaves less redo log and fewer pages to recover"
-
-
-def lever_of(resource: str, kind: str) -> str:
-    """Return what makes a recovery faster that `resource` bounds in the simulator."""
-    del kind
-    if resource.startswith("vm "):
-        return f"a VM size with more disk IOPS and MB/s; {LESS}"
-    if "disk" in resource:
-        return f"larger disks, or more of them; {LESS}"
-    return LESS
-
-
-BREAKING = Breaking(DELAYS, faults_job, lever_of, replaces=False)
 
 
 def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
@@ -314,30 +281,12 @@ def _torn(spec: ClusterTrial, catalog: Catalog) -> str:
     return WHOLE.format(title=entry.family.title, source=source)
 
 
-def described_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
-    """Return the job of MariaDB as a trial describes it."""
-    job = mariadb_job(spec, catalog, calibration)
-    job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
-    return job | timetable(spec, DELAYS)
-
-
-def timetable(spec: ClusterTrial, waits: Delays) -> Job:
-    """Return what breaks in a trial, as a part of its job; empty: nothing."""
-    if not spec.events:
-        return {}
-    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
-
-
-def mariadb_job(
-    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction = FULL
-) -> Job:
+def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
     """Return the job of MariaDB under a load. `scale`: of memory, disks' caches and the log."""
     cluster, database = spec.cluster, spec.database
     plan = plan_memory(sizes_of(spec, catalog, scale))
     parts = servers(spec, catalog, calibration, scale, REDO_VOLUMES)
     parts["cluster"]["page_cache_bytes"] = plan.page_cache
-    if cluster.zones > 1:
-        parts["cluster"]["zones"] = cluster.zones
     binlog = BINLOG_VOLUME if BINLOG_VOLUME in cluster.volumes else "data"
     tables, work = _workload(spec, calibration)
     return {
@@ -414,55 +363,21 @@ def amount(name: str, value: Setting) -> int:
 
 def _workload(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
     """Return the tables and the load of a trial."""
-    work = spec.workload
-    if work.kind == "rows":
-        return _rows(spec, calibration)
-    stored = statements.Stored(1, 0)
-    if work.tpcc is not None:
-        shape = statements.tpcc(work.tpcc, stored)
-    else:
-        shape = statements.sysbench(work.the(Sysbench), stored, statements.IN_A_TRANSACTION)
-    load: Json = {"closed": {"threads": shape.sessions}}
-    if work.load is not None and work.load.rate_per_s is not None:
-        load = load_of(spec, calibration)
-        load["open"]["max_in_flight"] = shape.connections or shape.sessions
-    tables = [_relation(table) for table in shape.tables if table["name"] in ROWS]
-    transactions = [statements.logged(each) for each in shape.transactions]
-    if work.tpcc is not None:
-        transactions = [_in_texts(each) for each in transactions]
+    tables, work = server_work(spec, calibration, _table_of_rows, _relation)
+    if spec.workload.tpcc is not None:
+        work["transactions"] = [_in_texts(each) for each in work["transactions"]]
         for table in tables:
             if table["name"] in BY_DISTRICT:
-                table["ends"] = work.tpcc.warehouses * statements.DISTRICTS
-    return tables, {
-        **course(spec),
-        "transactions": transactions,
-        "load": load,
-        "connections": shape.connections,
-        "keys": "uniform",
-    }
+                table["ends"] = spec.workload.tpcc.warehouses * statements.DISTRICTS
+    return tables, work
 
 
-def _rows(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
-    """Return the table of rows, and its reads and writes as transactions of one statement."""
-    work, dataset = spec.workload, spec.the_dataset
-    lists = statements.of_rows(spec, dataset)
-    size = row_bytes(dataset)
-    table: Json = {
+def _table_of_rows(dataset: Dataset) -> Json:
+    return {
         "name": "rows",
         "rows": dataset.rows,
-        "row_bytes": size,
+        "row_bytes": row_bytes(dataset),
         "entry_bytes": KEY_BYTES,
-    }
-    transactions: list[Any] = [
-        {"name": name, "share_ppm": round(share * PPM), "statements": lists[name]}
-        for name, share in work.the_operations.shares.items()
-    ]
-    return [table], {
-        **course(spec),
-        "transactions": transactions,
-        "load": load_of(spec, calibration),
-        "keys": work.keys,
-        "asked_rows": work.asked_of(dataset.rows or 0),
     }
 
 
@@ -502,8 +417,10 @@ def _in_texts(transaction: Json) -> Json:
     return {**transaction, "statements": [*whole, end]}
 
 
-def _relation(table: Json) -> Json:
-    """Return a table of sysbench or TPC-C as InnoDB stores it."""
+def _relation(table: Json) -> Json | None:
+    """Return a table of sysbench or TPC-C as InnoDB stores it; None: it is another database's."""
+    if table["name"] not in ROWS:
+        return None
     size, entry = ROWS[table["name"]]
     return {
         "name": table["name"],
@@ -513,22 +430,13 @@ def _relation(table: Json) -> Json:
     }
 
 
-def rehearsed_job(
-    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
-) -> Job:
-    """Return the job of what was rehearsed."""
-    scale = Fraction(there.share.scale)
-    job = mariadb_job(with_sizes(spec, there.share), catalog, calibration, scale)
-    take_place(job, spec, there)
-    return job | timetable(spec, REHEARSED.dilated(there.share.time_dilation))
-
-
+JOBS = ServerJobs(_loaded, _own_faults, DELAYS)
 SIMULATED = Simulated(
     "mariadb",
     unmodelled,
     _warnings,
-    described_job,
-    rehearsed=rehearsed_job,
+    JOBS.described,
+    rehearsed=JOBS.rehearsed,
     without=("client_cpu",),
-    breaking=BREAKING,
+    breaking=JOBS.breaking(LESS, {}),
 )

@@ -6,16 +6,14 @@ What a row takes of its page, and an entry of its index, follow from PostgreSQL'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
 from disklab.databases import statements
-from disklab.databases.calibration import Calibration, carried
+from disklab.databases.calibration import Calibration
 from disklab.databases.installed import WAL_VOLUMES
 from disklab.databases.postgresql.configuration import plan_memory
 from disklab.databases.simulating import (
@@ -24,25 +22,20 @@ from disklab.databases.simulating import (
     NS_PER_S,
     PPM,
     REHEARSE,
-    Breaking,
     Delays,
     Job,
     Rehearsed,
+    ServerJobs,
     Simulated,
     alone,
-    course,
-    load_of,
     outside,
+    server_work,
     servers,
     sizes_of,
-    sql_faults,
-    take_place,
-    with_sizes,
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
-from disklab.spec import Cluster, ClusterTrial, TimedEvent
-from disklab.spec.benchmarks import Sysbench
+from disklab.spec import ClusterTrial
 from disklab.spec.model import Database, Dataset
 
 # Servers of PostgreSQL that break, as the simulator takes it.
@@ -100,28 +93,15 @@ DELAYS = Delays(
     ring_s=FOLLOW_S,
     gossip_s=MOST_RETRY_S,
 )
-REHEARSED = replace(DELAYS, notice_s=0.0)
-"""A rehearsal's lost server is killed: its sockets close."""
 
 
-def faults_job(
-    events: Sequence[TimedEvent],
-    database: Database,
-    delays: Delays,
-    cluster: Cluster | None = None,
-    hosts: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Return the timetable as `SqlFaults` of `crates/disklab-sim/src/job/faults.rs` has it.
-
-    `cluster`: whose zones may be lost; servers move to no other hosts.
-    """
-    assert not hosts, "no event that the simulator knows brings a host"
-    settings = database.settings
+def _own_faults(database: Database, delays: Delays) -> Job:
+    """Return what a replay, a promotion and a copy of the primary's data cost."""
+    depth = int(database.settings.get("maintenance_io_concurrency", REPLAY_DEPTH))
     return {
-        **sql_faults(events, delays, cluster),
         "replay_record_cpu_ns": REPLAY_RECORD_CPU_NS,
         "replay_byte_cpu_ps": REPLAY_BYTE_CPU_PS,
-        "replay_depth": max(int(settings.get("maintenance_io_concurrency", REPLAY_DEPTH)), 1),
+        "replay_depth": max(depth, 1),
         "promote_ns": round(delays.start_s * PROMOTE_S / PROCESS_S * NS_PER_S),
         "copy_send_byte_ps": COPY_SEND_BYTE_CPU_PS,
         "copy_take_byte_ps": COPY_TAKE_BYTE_CPU_PS,
@@ -143,25 +123,6 @@ FASTER_COPY = {
     "latency": "a shorter way between the zones: a copy has one connection",
 }
 """What else than disks bounds a copy, and what makes it faster."""
-
-
-def lever_of(resource: str, kind: str) -> str:
-    """Return what makes a replay, or a copy of the primary's data, faster.
-
-    `resource`: what bounds it in the simulator; `kind`: `replay` or `stream`.
-    """
-    if kind == "stream":
-        if resource.startswith("vm "):
-            return "a VM size with more disk IOPS and MB/s"
-        return FASTER_COPY.get(resource, "larger disks, or more of them")
-    if resource.startswith("vm "):
-        return f"a VM size with more disk IOPS and MB/s; {LESS}"
-    if "disk" in resource:
-        return f"larger disks, or more of them; {LESS}"
-    return LESS
-
-
-BREAKING = Breaking(DELAYS, faults_job, lever_of, replaces=False)
 
 
 TUPLE_HEADER = 24
@@ -262,31 +223,14 @@ def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) ->
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
 
-def described_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:
-    """Return the job of PostgreSQL as a trial describes it, with what breaks."""
-    job = postgresql_job(spec, catalog, calibration)
-    job["parameters"] = carried(job["parameters"], spec, catalog, calibration)
-    return job | timetable(spec, DELAYS)
-
-
-def timetable(spec: ClusterTrial, waits: Delays) -> Job:
-    """Return what breaks in a trial, as a part of its job; empty: nothing."""
-    if not spec.events:
-        return {}
-    return {"faults": faults_job(spec.events, spec.database, waits, spec.cluster)}
-
-
-def postgresql_job(
-    spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction = Fraction(1)
-) -> Job:
+def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
     """Return the job of PostgreSQL under a load. `scale`: of memory, disks' caches and the log."""
     cluster, database = spec.cluster, spec.database
     plan = plan_memory(sizes_of(spec, catalog, scale))
-    tables, work = _workload(spec, calibration)
+    tables, work = server_work(spec, calibration, _table_of_rows, _relation)
     parts = servers(spec, catalog, calibration, scale, WAL_VOLUMES)
     parts["cluster"] |= {
         "page_cache_bytes": plan.page_cache,
-        **({"zones": cluster.zones} if cluster.zones > 1 else {}),
         "locks_files": cluster.volumes["data"].filesystem == "xfs",
     }
     return {
@@ -349,40 +293,7 @@ def quantity(value: Setting, unit: str) -> int:
     return int(float(found[1]) * times * UNITS.get(name, 1))
 
 
-def _workload(spec: ClusterTrial, calibration: Calibration) -> tuple[list[Json], Json]:
-    """Return the tables and the load of a trial."""
-    work = spec.workload
-    common = course(spec)
-    if work.kind == "rows":
-        tables, transactions = _rows(spec)
-        return tables, {
-            **common,
-            "transactions": transactions,
-            "load": load_of(spec, calibration),
-            "keys": work.keys,
-            "asked_rows": work.asked_of(spec.the_dataset.rows or 0),
-        }
-    stored = statements.Stored(1, 0)
-    if work.tpcc is not None:
-        shape = statements.tpcc(work.tpcc, stored)
-    else:
-        shape = statements.sysbench(work.the(Sysbench), stored, statements.IN_A_TRANSACTION)
-    load: Json = {"closed": {"threads": shape.sessions}}
-    if work.load is not None and work.load.rate_per_s is not None:
-        load = load_of(spec, calibration)
-        load["open"]["max_in_flight"] = shape.connections or shape.sessions
-    return [_relation(table) for table in shape.tables if table["name"] != statements.STATUS], {
-        **common,
-        "transactions": [statements.logged(each) for each in shape.transactions],
-        "load": load,
-        "connections": shape.connections,
-        "keys": "uniform",
-    }
-
-
-def _rows(spec: ClusterTrial) -> tuple[list[Json], list[Json]]:
-    """Return the table of rows, and its reads and writes as transactions of one statement."""
-    dataset, operations = spec.the_dataset, spec.workload.the_operations
+def _table_of_rows(dataset: Dataset) -> Json:
     sizes = _sizes(dataset)
     table: Json = {
         "name": "rows",
@@ -397,15 +308,7 @@ def _rows(spec: ClusterTrial) -> tuple[list[Json], list[Json]]:
         table["sizes"] = [
             {"row_bytes": bytes_, "share_ppm": round(share * PPM)} for bytes_, share in sizes
         ]
-    statements_of = statements.of_rows(spec, dataset)
-    return [table], [
-        {
-            "name": name,
-            "share_ppm": round(share * PPM),
-            "statements": statements_of[name],
-        }
-        for name, share in operations.shares.items()
-    ]
+    return table
 
 
 def _sizes(dataset: Dataset) -> list[tuple[int, Fraction]]:
@@ -439,9 +342,11 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 
-def _relation(table: Json) -> Json:
-    """Return a table of the statement lists as PostgreSQL stores it."""
+def _relation(table: Json) -> Json | None:
+    """Return a table of the statement lists as PostgreSQL stores it; None: it has none of it."""
     name, rows = table["name"], table["rows"]
+    if name == statements.STATUS:
+        return None
     if name in INDEXES:
         return {
             "name": name,
@@ -461,7 +366,10 @@ def _relation(table: Json) -> Json:
     }
 
 
-def rehearsed_job(
+JOBS = ServerJobs(_loaded, _own_faults, DELAYS)
+
+
+def _rehearsed(
     spec: ClusterTrial, catalog: Catalog, calibration: Calibration, there: Rehearsed
 ) -> Job:
     """Return the job of what was rehearsed.
@@ -469,10 +377,7 @@ def rehearsed_job(
     Its rows are written with the same bytes again, which the log leaves out (`log_heap_update`)
     where a row stays in its page.
     """
-    scale = Fraction(there.share.scale)
-    job = postgresql_job(with_sizes(spec, there.share), catalog, calibration, scale)
-    take_place(job, spec, there)
-    job |= timetable(spec, REHEARSED.dilated(there.share.time_dilation))
+    job = JOBS.rehearsed(spec, catalog, calibration, there)
     if spec.workload.kind == "rows":
         for kind in job["workload"]["transactions"]:
             for access in kind["statements"][0]["accesses"]:
@@ -485,8 +390,8 @@ SIMULATED = Simulated(
     "postgresql",
     unmodelled,
     _warnings,
-    described_job,
-    rehearsed=rehearsed_job,
+    JOBS.described,
+    rehearsed=_rehearsed,
     without=("client_cpu",),
-    breaking=BREAKING,
+    breaking=JOBS.breaking(LESS, {"stream": FASTER_COPY}),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
+from disklab.databases import statements
 from disklab.databases.calibration import Calibration, carried
 from disklab.databases.simulating import (
     HOST_CACHE,
@@ -17,10 +18,9 @@ from disklab.databases.simulating import (
     network,
     outside,
 )
-from disklab.databases.statements import IN_A_TRANSACTION, Shape, Stored, sysbench, tpcc
+from disklab.databases.statements import Shape, Stored
 from disklab.errors import Problem
 from disklab.spec import ClusterTrial
-from disklab.spec.benchmarks import Sysbench
 from disklab.spec.share import left_for_page_cache, threads_of
 
 NS_PER_S = 1_000_000_000
@@ -127,9 +127,7 @@ def shape_of(spec: ClusterTrial, calibration: Calibration) -> Shape:
     """Return the tables and transactions of a trial's workload."""
     tablets = calibration.fact("tablets_per_node") * spec.cluster.nodes
     stored = Stored(tablets, calibration.fact("column_overhead_bytes"))
-    if spec.workload.tpcc is not None:
-        return tpcc(spec.workload.tpcc, stored)
-    return sysbench(spec.workload.the(Sysbench), stored, IN_A_TRANSACTION)
+    return statements.shape_of(spec, stored)
 
 
 def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tuple[int, int]:
