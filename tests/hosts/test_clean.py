@@ -83,20 +83,24 @@ def test_six_signals_while_a_host_starts_leave_nothing(
     lab: Lab, number: signal.Signals, seen: str
 ) -> None:
     command = [str(DISKLAB), "disk", "attach", "azure/P30", "--size", "64MiB"]
-    with subprocess.Popen(
-        command,
-        env=lab.environment(),
-        stderr=subprocess.DEVNULL,
-        # These tests hold under nohup and in a script's background, too.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
-    ) as attach:
+    errors = lab.root / "errors"
+    with (
+        errors.open("wb") as written,
+        subprocess.Popen(
+            command,
+            env=lab.environment(),
+            stderr=written,
+            # These tests hold under nohup and in a script's background, too.
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+        ) as attach,
+    ):
         there = lab.host("default").exists if seen == "the folder" else lambda: lab.devices() != {}
         wait_until(there, seen)
         for _ in range(6):
             attach.send_signal(number)
             time.sleep(0.25)
         # The last ones may come when it has begun to end.
-        assert attach.wait(timeout=60) in {130, -number}
+        assert attach.wait(timeout=60) in {130, -number}, (lab.devices(), errors.read_text())
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
     assert not lab.host().exists()
 
