@@ -7,5 +7,6 @@ pub mod mariadb;
 mod outage;
 pub mod postgresql;
 mod replicas;
+pub mod sessions;
 mod transactions;
 pub mod yugabytedb;

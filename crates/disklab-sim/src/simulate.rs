@@ -366,7 +366,7 @@ pub fn cluster_report(cell: u64, host: &HostProfile, cluster: &mut Cassandra) ->
             ("read slots", &mut node.read_slots),
             ("write slots", &mut node.write_slots),
         ] {
-            let usage = slots.usage(now.max(slots.changed_at()));
+            let usage = slots.usage(now);
             if usage.served > 0 {
                 tally.busy(kind, &name, slots.count(), usage.busy_ns, usage.waited_ns);
             }

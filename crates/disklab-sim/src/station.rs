@@ -158,14 +158,9 @@ impl Slots {
         u64::from(self.count)
     }
 
-    /// The latest time at which a slot was taken or given back.
-    pub fn changed_at(&self) -> u64 {
-        self.changed_at
-    }
-
-    /// What they did up to `now`.
+    /// What they did up to `now`, or up to the last time at which one was taken or given back.
     pub fn usage(&mut self, now: u64) -> Usage {
-        self.account(now);
+        self.account(now.max(self.changed_at));
         self.usage
     }
 

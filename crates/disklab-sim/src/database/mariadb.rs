@@ -39,28 +39,28 @@ use std::collections::{HashMap, VecDeque};
 use disklab_disk::{Op, Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
-use crate::chance::work;
-use crate::client::{RowKeys, distance};
+use crate::client::RowKeys;
 use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::log::Log;
-use crate::database::mariadb::plan::{Access, Plan, Step, UNDO_PAGES};
+use crate::database::mariadb::plan::{Access, Plan, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
-use crate::database::mariadb::server::{applier, clients, filled_pool, logs, storage};
-use crate::database::outage::{Seat, Standing};
+use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
+use crate::database::outage::Outage;
+use crate::database::sessions::{Clients, Sessions, Setup};
 use crate::engine::Slab;
-use crate::job::{Load, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
+use crate::job::{MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
 use crate::model::{Course, Model, Setting};
-use crate::network::{Link, Paths};
+use crate::network::Link;
 use crate::permutation::Permutation;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::{Servers, Slots};
+use crate::station::Servers;
 use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
-use crate::tail::{Split, Stretch};
+use crate::tail::Stretch;
 
 /// How often logs are synced or written back that no commit waits for. **Source:** `innodb_flush_log_at_timeout`, and Linux's
 /// `dirty_writeback_centisecs`, both at their defaults.
@@ -74,11 +74,6 @@ const BINLOG: u32 = 1;
 /// A thread of the client, with its thread of the server.
 #[derive(Clone, Debug, Default)]
 struct Session {
-    kind: u32,
-    seat: Seat,
-    step: u32,
-    started: u64,
-    asked: u64,
     /// The access of the statement, its row, and where a run of rows began.
     access: u32,
     row: u32,
@@ -96,16 +91,12 @@ struct Session {
     since: u64,
     /// Bytes of the binary log that the transaction's changes have.
     wrote: Option<u64>,
-    split: Split,
-    mark: u64,
     /// Leaves that the transaction has changed, where another node applies its changes.
     changed: Vec<u32>,
 }
 
 struct Rules {
     parameters: MariadbParameters,
-    tls_ns: u64,
-    load: Load,
     writes_binlog: bool,
     syncs: [bool; 2],
     /// Whether pages of the redo log are read after a crash.
@@ -120,8 +111,7 @@ pub struct Mariadb {
     course: Course<Event>,
     rules: Rules,
     plan: Plan,
-    machines: Vec<(Servers, Link)>,
-    connections: Slots,
+    clients: Clients,
     cores: Servers,
     link: Link,
     storage: Storage,
@@ -139,18 +129,10 @@ pub struct Mariadb {
     pageless: VecDeque<u32>,
     stalled: VecDeque<u32>,
     sessions: Vec<Session>,
-    idle: Vec<u32>,
-    unsent: VecDeque<u64>,
-    next_offer: u64,
     ios: PendingIos,
-    paths: Paths,
     keys: RowKeys,
     shared: Option<(u64, Permutation)>,
-    kinds: Stream,
     rows: Stream,
-    times: Stream,
-    people: Stream,
-    arrivals: Stream,
     before: Vec<VolumeCounters>,
     /// None: nothing breaks.
     broken: Option<Box<Broken>>,
@@ -163,42 +145,38 @@ impl Model for Mariadb {
     type Event = Event;
 
     fn new(job: &MariadbJob, setting: &Setting) -> Result<Mariadb, Refusal> {
-        let Setting {
-            scale, seed, off, ..
-        } = *setting;
+        let Setting { scale, seed, .. } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
-        let plan = Plan::new(job);
+        let (plan, script) = Plan::new(job);
         let storage = storage(job, &plan, setting)?;
         let work = &job.workload;
-        let (Load::Closed { threads: sessions }
-        | Load::Open {
-            max_in_flight: sessions,
-            ..
-        }) = work.load;
         let (settings, parameters) = (&job.database, &job.parameters);
+        let setup = Setup {
+            client: &job.client,
+            network: (&job.network, job.cluster.zones),
+            load: work.load.clone(),
+            connections: work.connections,
+            cpu_ns: parameters.client_cpu_ns,
+            tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
+            overhead_ns: parameters.overhead_ns,
+        };
+        let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
+        let clients = Clients::new(script, setup, setting);
         let pages = plan.pages + UNDO_PAGES;
         let pool = filled_pool(job, &plan, setting);
         let rows = plan.trees.first().map_or(1, |tree| tree.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         let (redo, binlog) = logs(job, &plan, &storage, setting);
         Ok(Mariadb {
-            course: Course::new(work.stop, work.warm_up_ns, plan.names.len()).on_time(),
+            course,
             rules: Rules {
                 parameters: parameters.clone(),
-                tls_ns: if settings.tls {
-                    parameters.tls_cpu_ns
-                } else {
-                    0
-                },
-                load: work.load.clone(),
                 writes_binlog: settings.writes_binlog,
                 recovery_reads: !has_not(Mechanism::RecoveryReads),
                 syncs: [settings.syncs_redo, settings.sync_binlog > 0],
                 replication: settings.replication,
                 others: job.cluster.nodes as usize - 1,
             },
-            machines: clients(job, setting),
-            connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
             cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
             link: Link::new(job.cluster.network_bytes_per_s),
             before: storage.volumes(0),
@@ -213,62 +191,36 @@ impl Model for Mariadb {
             reading: HashMap::new(),
             pageless: VecDeque::new(),
             stalled: VecDeque::new(),
-            sessions: vec![Session::default(); sessions as usize],
-            idle: Vec::new(),
-            unsent: VecDeque::new(),
-            next_offer: 0,
+            sessions: vec![Session::default(); clients.count()],
+            clients,
             ios: Slab::default(),
-            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
                 .drawn_from(work.key_stream.as_ref()),
             broken: Broken::new(job, pages, seed),
             life: 0,
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
             plan,
-            kinds: Stream::new(seed, "transactions"),
             rows: Stream::new(seed, "rows"),
-            times: Stream::new(seed, "server cpu"),
-            people: Stream::new(seed, "keying and thinking"),
-            arrivals: Stream::new(seed, "arrivals"),
         })
     }
 
     fn begin(&mut self) {
-        self.course.schedule_measure(Event::Measure);
-        self.begin_faults();
+        self.schedule_first();
         if self.plan.writes {
             self.course.queue.push(ROUND_NS, Event::Cleaner);
             if self.rules.syncs != [true, true] {
                 self.course.queue.push(SYNC_EVERY_NS, Event::Logs);
             }
         }
-        let all = 0..self.sessions.len() as u32;
-        if matches!(self.rules.load, Load::Open { .. }) {
-            self.idle = all.rev().collect();
-            return self.course.queue.push(0, Event::Offer);
-        }
-        for session in all {
-            let kinds = &self.plan.kinds;
-            let (kind, at) = kinds.draw_first(&mut self.kinds, &mut self.people);
-            self.sessions[session as usize].kind = kind;
-            self.course.queue.push(at, Event::Begin(session));
-        }
+        self.begin_sessions();
     }
 
     #[inline]
     fn handle(&mut self, now: u64, event: Event) {
-        if self.broken.is_some() && self.comes_too_late(event) {
-            return;
-        }
         match event {
-            Event::Begin(session) => match self.rules.load {
-                Load::Closed { .. } => self.begin(now, session),
-                Load::Open { .. } => self.take_next(now, session),
-            },
-            Event::Arrive(session) => self.arrive(now, session),
-            Event::Plan(session) => self.planned(now, session),
+            Event::Sql(event) => self.handle_sql(now, event),
+            Event::Ready(session) | Event::Confirmed(session) if self.clients.is_over(session) => {}
             Event::Ready(session) => self.ready(now, session),
-            Event::Done(session) => self.done(now, session),
             Event::Confirmed(session) => self.confirmed(now, session),
             Event::Logs => self.write_logs(now),
             Event::Io(io) => self.io_ended(now, io),
@@ -285,9 +237,6 @@ impl Model for Mariadb {
                 }
             }
             Event::Cleaner => self.cleaner_round(now),
-            Event::Offer => self.offer(now),
-            Event::Measure => self.measure(now),
-            Event::Faults => self.look_at_faults(now),
             Event::Recovered(piece) => self.recovered(now, piece),
         }
     }
@@ -299,10 +248,6 @@ impl Model for Mariadb {
     fn report(&mut self, job: &MariadbJob, cell: u64) -> Report {
         let work = &job.workload;
         let faults = self.fault_report();
-        let now = self.course.recorder.measured_to();
-        let used = self
-            .connections
-            .usage(now.max(self.connections.changed_at()));
         let node = NodeParts {
             cores: &self.cores,
             link: &self.link,
@@ -312,113 +257,44 @@ impl Model for Mariadb {
         };
         let parts = SqlParts {
             recorder: &self.course.recorder,
-            names: &self.plan.names,
-            machines: &self.machines,
-            connections: (self.connections.count(), used),
+            clients: &mut self.clients,
             nodes: vec![node],
             blocks: self.pool.counts(),
             events: self.course.queue.scheduled(),
-            unsent: self.unsent.len() as u64,
         };
-        let shares = work.connections.is_some();
         Report {
             faults,
-            ..sql_report(cell, &work.transactions, shares, &job.cluster.host, parts)
+            ..sql_report(cell, &work.transactions, &job.cluster.host, parts)
         }
     }
 }
 
-impl Mariadb {
-    /// A transaction of an open loop is due.
-    fn offer(&mut self, now: u64) {
-        self.course.issued += 1;
-        self.course.recorder.started(now);
-        match self.idle.pop() {
-            Some(session) => {
-                self.sessions[session as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                self.set_out(now, session, now);
-            }
-            None => self.unsent.push_back(now),
-        }
-        if self.course.issued < self.course.most_issued {
-            self.next_offer += distance(&self.rules.load, &mut self.arrivals);
-            self.course.queue.push(self.next_offer, Event::Offer);
-        }
+impl Sessions for Mariadb {
+    const BEGINS_AT_ONCE: bool = false;
+
+    fn clients(&mut self) -> &mut Clients {
+        &mut self.clients
     }
 
-    fn begin(&mut self, now: u64, session: u32) {
-        if self.course.issued < self.course.most_issued {
-            self.course.issued += 1;
-            self.course.recorder.started(now);
-            self.set_out(now, session, now);
-        }
+    #[inline]
+    fn server(&mut self, _session: u32) -> (usize, &mut Servers, &mut Link) {
+        (0, &mut self.cores, &mut self.link)
     }
 
-    fn set_out(&mut self, now: u64, number: u32, started: u64) {
+    fn set_out_own(&mut self, number: u32) {
+        let count = self.clients.count();
+        self.sessions.resize_with(count, Session::default);
         let session = &mut self.sessions[number as usize];
-        session.started = started;
-        session.seat.serial += 1;
-        session.step = self.plan.kinds.of(session.kind).steps.start;
         session.wrote = None;
         session.recent.clear();
-        session.split = Split::default();
-        session.split.add(Stretch::Unsent, now - started);
-        session.mark = now;
-        if self.connections.enter(now, number) {
-            self.send(now, number);
-        }
-    }
-
-    fn step(&self, session: u32) -> &Step {
-        &self.plan.steps[self.sessions[session as usize].step as usize]
-    }
-
-    fn spend(&mut self, now: u64, number: u32, stretch: Stretch) {
-        let session = &mut self.sessions[number as usize];
-        session.split.add(stretch, now - session.mark);
-        session.mark = now;
-    }
-
-    /// A session sends its statement.
-    fn send(&mut self, now: u64, number: u32) {
-        if !self.can_send(now, number) {
-            return;
-        }
-        self.spend(now, number, Stretch::Slots);
-        self.sessions[number as usize].asked = now;
-        if self.step(number).inside {
-            return self.arrive(now, number);
-        }
-        let bytes = self.step(number).bytes / 2;
-        let count = self.machines.len();
-        let (cores, link) = &mut self.machines[number as usize % count];
-        let cpu_ns = self.rules.parameters.client_cpu_ns + 2 * self.rules.tls_ns;
-        let ready = cores.serve(now, work(&mut self.times, cpu_ns));
-        let left = link.send(now, ready, bytes);
-        self.spend(left, number, Stretch::Client);
-        let way = self.paths.delay(number as usize % count, 0);
-        self.course.queue.push(left + way, Event::Arrive(number));
-    }
-
-    /// The server's thread takes a statement, with all CPU that its rows will cost.
-    fn arrive(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Network);
-        let step = self.step(number);
-        let (accesses, further, changed) = step.counts;
-        let messages = if step.inside { 0 } else { 2 };
-        let parameters = &self.rules.parameters;
-        let cpu_ns = parameters.statement_cpu_ns
-            + messages * self.rules.tls_ns
-            + accesses * parameters.row_read_cpu_ns
-            + further * parameters.scan_row_cpu_ns
-            + changed * parameters.row_write_cpu_ns;
-        let at = self.cores.serve(now, work(&mut self.times, cpu_ns));
-        self.course.queue.push(at, Event::Plan(number));
     }
 
     fn planned(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Cpu);
-        if self.step(number).counts.2 > 0 && self.log_is_full() {
+        self.clients.spend(now, number, Stretch::Cpu);
+        let is_full = self.log_is_full();
+        let mut accesses = self.clients.step(number).accesses.clone();
+        let changes = |access| self.plan.accesses[access as usize].changes();
+        if is_full && accesses.any(changes) {
             self.stalled.push_back(number);
             self.write_oldest(u64::MAX);
             return self.write_on(now);
@@ -426,8 +302,35 @@ impl Mariadb {
         self.go_for_rows(now, number);
     }
 
+    fn reset(&mut self, now: u64) {
+        self.pool.reset();
+        self.before = self.storage.volumes(now);
+        self.cores.reset();
+        self.link.reset();
+        self.storage.reset();
+    }
+
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.broken.as_mut().map(|broken| &mut broken.outage)
+    }
+
+    fn look_at_faults(&mut self, now: u64) {
+        self.take_faults(now);
+    }
+
+    fn primary(&self) -> (usize, bool) {
+        (0, self.is_up())
+    }
+
+    fn is_degraded(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_some_and(|broken| broken.is_degraded())
+    }
+}
+
+impl Mariadb {
     fn go_for_rows(&mut self, now: u64, number: u32) {
-        let first = self.step(number).accesses.start;
+        let first = self.clients.step(number).accesses.start;
         let session = &mut self.sessions[number as usize];
         (session.access, session.row, session.run, session.loaded) = (first, 0, 0, 0);
         self.next_row(number, None);
@@ -438,7 +341,7 @@ impl Mariadb {
     fn log_has_room(&mut self, now: u64) {
         while !self.stalled.is_empty() && !self.log_is_full() {
             if let Some(number) = self.stalled.pop_front() {
-                self.spend(now, number, Stretch::Held);
+                self.clients.spend(now, number, Stretch::Held);
                 self.go_for_rows(now, number);
             }
         }
@@ -457,7 +360,7 @@ impl Mariadb {
                 self.sessions[number as usize].leaf = Some(leaf);
                 continue;
             }
-            let end = self.step(number).accesses.end;
+            let end = self.clients.step(number).accesses.end;
             let session = &self.sessions[number as usize];
             if session.access >= end {
                 break;
@@ -522,7 +425,7 @@ impl Mariadb {
         {
             let since = self.sessions[number as usize].since;
             self.course.recorder.waited_for_disk(now - since);
-            self.spend(now, number, Stretch::Held);
+            self.clients.spend(now, number, Stretch::Held);
             self.read_on(now, number);
         }
     }
@@ -533,15 +436,16 @@ impl Mariadb {
         self.pool.take(now, page);
         let waiting = self.reading.remove(&page).unwrap_or_default();
         for this in std::iter::once(number).chain(waiting) {
-            let session = &mut self.sessions[this as usize];
-            if session.seat.is_over() {
+            if self.clients.is_over(this) {
                 continue;
             }
+            let session = &mut self.sessions[this as usize];
             session.leaf = None;
             let since = session.since;
             self.course.recorder.waited_for_disk(now - since);
-            self.spend(passed.clamp(since, now), this, Stretch::Limits);
-            self.spend(now, this, Stretch::Disk);
+            self.clients
+                .spend(passed.clamp(since, now), this, Stretch::Limits);
+            self.clients.spend(now, this, Stretch::Disk);
             self.read_on(now, this);
         }
     }
@@ -584,7 +488,7 @@ impl Mariadb {
     /// The rows are there: the CPU of the pages that were read, and of a commit.
     fn finish(&mut self, now: u64, number: u32) {
         let session = &self.sessions[number as usize];
-        let commits = self.step(number).commits && session.wrote.is_some();
+        let commits = self.clients.step(number).commits && session.wrote.is_some();
         let parameters = &self.rules.parameters;
         let mut cpu_ns = session.loaded * parameters.page_read_cpu_ns;
         if commits {
@@ -593,18 +497,18 @@ impl Mariadb {
         let at = if cpu_ns == 0 {
             now
         } else {
-            self.cores.serve(now, work(&mut self.times, cpu_ns))
+            self.serve(now, number, cpu_ns)
         };
         self.course.queue.push(at, Event::Ready(number));
     }
 
     /// The thread has done its work: it answers, or waits for the logs.
     fn ready(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Cpu);
-        let commits = self.step(number).commits;
+        self.clients.spend(now, number, Stretch::Cpu);
+        let commits = self.clients.step(number).commits;
         let session = &mut self.sessions[number as usize];
         let Some(bytes) = session.wrote.filter(|_| commits) else {
-            return self.reply(now, number);
+            return self.reply(now, now, number);
         };
         session.wrote = None;
         self.redo.end += self.rules.parameters.redo_commit_bytes;
@@ -616,73 +520,6 @@ impl Mariadb {
             return self.replicate(now, number);
         }
         self.log_commit(now, number);
-    }
-
-    /// The server answers.
-    fn reply(&mut self, now: u64, number: u32) {
-        let bytes = self.step(number).bytes / 2;
-        let session = &self.sessions[number as usize];
-        let next = session.step + 1;
-        let more = next < self.plan.kinds.of(session.kind).steps.end;
-        if more && self.plan.steps[next as usize].inside {
-            // The text goes on where it is.
-            return self.course.queue.push(now, Event::Done(number));
-        }
-        let left = self.link.send(now, now, bytes);
-        let way = self.paths.delay(0, number as usize % self.machines.len());
-        let at = left + way + self.rules.parameters.overhead_ns;
-        self.spend(left + way, number, Stretch::Network);
-        self.spend(at, number, Stretch::Overhead);
-        self.course.queue.push(at, Event::Done(number));
-    }
-
-    fn done(&mut self, now: u64, number: u32) {
-        if self.sessions[number as usize].seat.standing == Standing::GivenUp {
-            self.sessions[number as usize].seat.standing = Standing::Dead;
-            return;
-        }
-        if let Some(name) = self.step(number).name {
-            let asked = self.sessions[number as usize].asked;
-            self.course.recorder.note(name as usize, now - asked);
-        }
-        let session = &mut self.sessions[number as usize];
-        session.step += 1;
-        let (kind, started) = (session.kind, session.started);
-        let plan = self.plan.kinds.of(kind);
-        if session.step < plan.steps.end {
-            return self.send(now, number);
-        }
-        let think_ns = plan.think_ns;
-        assert_eq!(
-            session.split.total(),
-            now - started,
-            "a transaction spends its time somewhere, and once"
-        );
-        self.course.recorder.split(kind as usize, &session.split);
-        self.course.recorder.ended(now, kind as usize, started);
-        self.note_success(now, started);
-        self.sessions[number as usize].seat.standing = Standing::Free;
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        if matches!(self.rules.load, Load::Open { .. }) {
-            return self.take_next(now, number);
-        }
-        let kinds = &self.plan.kinds;
-        let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
-        self.sessions[number as usize].kind = kind;
-        self.course.queue.push(now + pause, Event::Begin(number));
-    }
-
-    /// A session of an open loop has nothing to do: it takes what has waited longest.
-    fn take_next(&mut self, now: u64, number: u32) {
-        match self.unsent.pop_front() {
-            Some(due) => {
-                self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                self.set_out(now, number, self.rules.load.counted_from(due, now));
-            }
-            None => self.idle.push(number),
-        }
     }
 
     /// Schedules what the disk model has decided, and its next step.
@@ -711,21 +548,5 @@ impl Mariadb {
             Purpose::Stream(which) => self.stream_ended(now, which),
             Purpose::Pages { from, .. } => self.page_written(now, from as u32),
         }
-    }
-
-    /// Counts anew: the warm-up is over.
-    fn measure(&mut self, now: u64) {
-        let already = self.course.issued;
-        self.course.measure(now, already);
-        for (cores, link) in &mut self.machines {
-            cores.reset();
-            link.reset();
-        }
-        self.connections.reset(now);
-        self.pool.reset();
-        self.before = self.storage.volumes(now);
-        self.cores.reset();
-        self.link.reset();
-        self.storage.reset();
     }
 }

@@ -19,38 +19,6 @@ use crate::job::{Load, SqlFaults};
 /// A session of a closed loop waits so long after a failure. **Source:** `PAUSE_AFTER_FAILURE` of the load engine.
 const PAUSE_NS: u64 = 10_000_000;
 
-/// Whether a session's transaction goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// It has none.
-    #[default]
-    Free,
-    /// It does.
-    Busy,
-    /// Its client has given it up, and the server goes on with it.
-    GivenUp,
-    /// Its server has vanished, and its client does not know.
-    Lost,
-    /// Nobody goes on with it; another session has its place.
-    Dead,
-}
-
-/// What a session is for its client.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seat {
-    /// Whether its transaction goes on.
-    pub standing: Standing,
-    /// How many it has had.
-    pub serial: u32,
-}
-
-impl Seat {
-    /// Whether an event of it comes after its server's end.
-    pub fn is_over(self) -> bool {
-        matches!(self.standing, Standing::Dead | Standing::Lost)
-    }
-}
-
 /// Something that happened to a server.
 struct Step {
     what: What,
@@ -184,7 +152,7 @@ impl Outage {
     }
 
     /// The next statement whose time is over: its session, and the number of its transaction.
-    fn expired(&mut self, now: u64) -> Option<(u32, u32)> {
+    pub fn expired(&mut self, now: u64) -> Option<(u32, u32)> {
         let &(sent, session, serial) = self.sent.front()?;
         if sent + self.job.timeout_ns > now {
             return None;
@@ -203,7 +171,8 @@ impl Outage {
         }
     }
 
-    fn failed(&mut self, now: u64) {
+    /// A transaction has failed.
+    pub fn failed(&mut self, now: u64) {
         if now >= self.from {
             self.course.failed(now - self.from);
         }
@@ -238,94 +207,5 @@ pub fn pause_ns(load: &Load) -> u64 {
     match load {
         Load::Open { .. } if !load.is_paced() => 0,
         _ => PAUSE_NS,
-    }
-}
-
-/// A model whose sessions lose their server.
-pub trait Sessions {
-    /// The timetable; None: nothing breaks.
-    fn outage(&mut self) -> Option<&mut Outage>;
-
-    /// What a session is for its client; None: there are fewer.
-    fn seat(&mut self, session: u32) -> Option<&mut Seat>;
-
-    /// A new session for the next transaction of another one's client.
-    fn replaced(&mut self, session: u32) -> u32;
-
-    /// A session's transaction has failed; its client goes on with the session `next`.
-    fn try_again(&mut self, now: u64, session: u32, next: u32);
-
-    /// A session's transaction has failed for its client. What the server still does for it goes on without it, under
-    /// another number.
-    fn fail(&mut self, now: u64, session: u32) {
-        if let Some(outage) = self.outage() {
-            outage.failed(now);
-        }
-        let Some(seat) = self.seat(session) else {
-            return;
-        };
-        let standing = std::mem::take(&mut seat.standing);
-        let next = if standing == Standing::Free {
-            session
-        } else {
-            seat.standing = match standing {
-                Standing::Busy => Standing::GivenUp,
-                _ => Standing::Dead,
-            };
-            self.replaced(session)
-        };
-        self.try_again(now, session, next);
-    }
-
-    /// The server's end of every connection is gone; `noticed`: and its clients are told.
-    fn close_connections(&mut self, now: u64, noticed: bool) {
-        // Those that take the place of others come behind them, and have nothing to lose yet.
-        let mut session = 0;
-        while let Some(&mut seat) = self.seat(session) {
-            match seat.standing {
-                Standing::GivenUp => self.stand(session, Standing::Dead),
-                Standing::Busy => {
-                    self.stand(session, Standing::Lost);
-                    if noticed {
-                        self.fail(now, session);
-                    }
-                }
-                Standing::Lost if noticed => self.fail(now, session),
-                _ => {}
-            }
-            session += 1;
-        }
-    }
-
-    /// Says whether a session's transaction goes on.
-    fn stand(&mut self, session: u32, standing: Standing) {
-        if let Some(seat) = self.seat(session) {
-            seat.standing = standing;
-        }
-    }
-
-    /// Gives up the statements whose time is over; `serves`: whether the primary, which is `primary`, is up.
-    fn expire(&mut self, now: u64, primary: usize, serves: bool) {
-        while let Some(outage) = self.outage()
-            && let Some((session, serial)) = outage.expired(now)
-        {
-            let is_theirs = outage.is_theirs(primary);
-            let Some(&mut seat) = self.seat(session) else {
-                continue;
-            };
-            if seat.serial != serial {
-                continue;
-            }
-            let vanished = seat.standing == Standing::Lost;
-            if vanished || seat.standing == Standing::Busy {
-                if vanished
-                    && !(is_theirs && serves)
-                    && let Some(outage) = self.outage()
-                {
-                    outage.disconnect(now);
-                }
-                self.fail(now, session);
-            }
-        }
     }
 }

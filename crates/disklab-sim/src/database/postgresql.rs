@@ -37,29 +37,29 @@ use std::collections::VecDeque;
 use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
-use crate::chance::work;
-use crate::client::{RowKeys, distance};
-use crate::database::outage::{Seat, Standing};
+use crate::client::RowKeys;
+use crate::database::outage::Outage;
 use crate::database::postgresql::broken::Broken;
 use crate::database::postgresql::buffers::Buffers;
 use crate::database::postgresql::changes::Changes;
 use crate::database::postgresql::event::Event;
 use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
+use crate::database::postgresql::plan::Plan;
 pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
-use crate::database::postgresql::plan::{Plan, Step};
 use crate::database::postgresql::reads::Reads;
 use crate::database::postgresql::server::{LOG_WRITE, RECOVERY_SYNC, Server, WRITE_BACK};
+use crate::database::sessions::{Clients, Sessions, Setup};
 use crate::engine::Slab;
-use crate::job::{CacheState, Load, Mechanism, PostgresqlJob, PostgresqlParameters};
+use crate::job::{CacheState, Mechanism, PostgresqlJob, PostgresqlParameters};
 use crate::model::{Course, Model, Setting};
-use crate::network::{Link, Paths};
+use crate::network::Link;
 use crate::permutation::Permutation;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::{Servers, Slots};
+use crate::station::Servers;
 use crate::storage::{NOBODY, PendingIos, Purpose};
-use crate::tail::{Split, Stretch};
+use crate::tail::Stretch;
 
 /// Bytes of a message between servers beside the log. **Source:** a `WALData` message has a header of 25 bytes, a reply 34.
 const MESSAGE_BYTES: u64 = 34;
@@ -80,14 +80,6 @@ const MOST_RECENT: usize = 32;
 /// A thread or a terminal, with its backend.
 #[derive(Clone, Debug, Default)]
 struct Session {
-    kind: u32,
-    seat: Seat,
-    /// The next statement.
-    step: u32,
-    /// When the transaction wanted a connection, or was due.
-    started: u64,
-    /// When the statement left the client.
-    asked: u64,
     /// The access of the statement, and its row.
     access: u32,
     row: u32,
@@ -120,19 +112,13 @@ struct Session {
     next: u32,
     /// Rows of the transaction, oldest first.
     recent: VecDeque<(u32, u64)>,
-    /// Where its time went, up to `mark`.
-    split: Split,
-    mark: u64,
 }
 
 /// Sizes and rules that do not change during a run.
 struct Rules {
     parameters: PostgresqlParameters,
-    /// CPU of encryption at an end of a message.
-    tls_ns: u64,
     standbys: usize,
     waits: bool,
-    load: Load,
     background_ns: u64,
     background_pages: usize,
     most_dirty: usize,
@@ -146,15 +132,9 @@ impl Rules {
         let idle = setting.has_not(Mechanism::BackgroundIo);
         let cache_pages = job.cluster.page_cache_bytes / PAGE_BYTES;
         Rules {
-            tls_ns: if settings.tls {
-                parameters.tls_cpu_ns
-            } else {
-                0
-            },
             parameters,
             standbys: settings.synchronous_standbys as usize,
             waits: settings.synchronous_commit && !idle,
-            load: job.workload.load.clone(),
             background_ns: settings.bgwriter_delay_ns.max(1),
             background_pages: settings.bgwriter_most_pages as usize,
             most_dirty: (cache_pages / BACKGROUND_SHARE).max(1) as usize,
@@ -169,8 +149,7 @@ pub struct Postgresql {
     course: Course<Event>,
     rules: Rules,
     plan: Plan,
-    machines: Vec<(Servers, Link)>,
-    connections: Slots,
+    clients: Clients,
     servers: Vec<Server>,
     /// Which of them takes statements.
     primary: usize,
@@ -189,20 +168,11 @@ pub struct Postgresql {
     /// Sessions whose commit waits, in the order of the log.
     committing: VecDeque<u32>,
     sessions: Vec<Session>,
-    /// Sessions of an open loop that have nothing to do, and transactions that have no session.
-    idle: Vec<u32>,
-    unsent: VecDeque<u64>,
-    next_offer: u64,
     ios: PendingIos,
-    paths: Paths,
     keys: RowKeys,
     /// In a quick run by popularity: how many keys share a row, and where those rows lie.
     shared: Option<(u64, Permutation)>,
-    kinds: Stream,
     rows: Stream,
-    times: Stream,
-    people: Stream,
-    arrivals: Stream,
     before: Vec<Vec<VolumeCounters>>,
     /// None: nothing breaks.
     broken: Option<Box<Broken>>,
@@ -217,36 +187,33 @@ impl Model for Postgresql {
             scale, seed, off, ..
         } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
-        let plan = Plan::new(job, scale, has_not(Mechanism::FillOrder));
+        let (plan, script) = Plan::new(job, scale, has_not(Mechanism::FillOrder));
         let mut servers = (0..job.cluster.nodes as usize)
             .map(|number| Server::new(job, &plan, number, seed, off))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
-        let sessions = match work.load {
-            Load::Closed { threads } => threads,
-            Load::Open { max_in_flight, .. } => max_in_flight,
+        let (settings, parameters) = (&job.database, &job.parameters);
+        let setup = Setup {
+            client: &job.client,
+            network: (&job.network, job.cluster.zones),
+            load: work.load.clone(),
+            connections: work.connections,
+            cpu_ns: parameters.client_cpu_ns,
+            tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
+            overhead_ns: parameters.overhead_ns,
         };
-        let machine = |_| {
-            let link = Link::new(job.client.network_bytes_per_s);
-            let endless = has_not(Mechanism::ClientCpu);
-            (Servers::new(job.client.cores, endless), link)
-        };
-        let settings = &job.database;
+        let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
+        let clients = Clients::new(script, setup, setting);
         let images = settings.full_page_writes && !has_not(Mechanism::FullPageImages);
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         Ok(Postgresql {
-            course: Course::new(work.stop, work.warm_up_ns, plan.names.len()).on_time(),
+            course,
             rules: Rules::new(job, setting),
-            machines: (0..job.client.nodes.max(1)).map(machine).collect(),
-            connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
             changes: Changes::new(settings, &plan, images).kept_if(job.faults.is_some()),
             broken: broken(job, seed),
-            before: servers
-                .iter()
-                .map(|server| server.storage.volumes(0))
-                .collect(),
+            before: volumes(&servers, 0),
             servers,
             primary: 0,
             buffers: buffers(job, &plan),
@@ -263,27 +230,19 @@ impl Model for Postgresql {
             woken: Vec::new(),
             dirty: VecDeque::new(),
             committing: VecDeque::new(),
-            sessions: vec![Session::default(); sessions as usize],
-            idle: Vec::new(),
-            unsent: VecDeque::new(),
-            next_offer: 0,
+            sessions: vec![Session::default(); clients.count()],
+            clients,
             ios: Slab::default(),
-            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
             keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
                 .drawn_from(work.key_stream.as_ref()),
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
             plan,
-            kinds: Stream::new(seed, "transactions"),
             rows: Stream::new(seed, "rows"),
-            times: Stream::new(seed, "server cpu"),
-            people: Stream::new(seed, "keying and thinking"),
-            arrivals: Stream::new(seed, "arrivals"),
         })
     }
 
     fn begin(&mut self) {
-        self.course.schedule_measure(Event::Measure);
-        self.begin_faults();
+        self.schedule_first();
         if self.plan.writes && !self.rules.idle {
             self.course
                 .queue
@@ -292,34 +251,15 @@ impl Model for Postgresql {
                 .queue
                 .push(self.rules.background_ns, Event::Background);
         }
-        let all = 0..self.sessions.len() as u32;
-        if matches!(self.rules.load, Load::Open { .. }) {
-            self.idle = all.rev().collect();
-            self.course.queue.push(0, Event::Offer);
-        } else {
-            for session in all {
-                let kinds = &self.plan.kinds;
-                let (kind, at) = kinds.draw_first(&mut self.kinds, &mut self.people);
-                self.sessions[session as usize].kind = kind;
-                self.course.queue.push(at, Event::Begin(session));
-            }
-        }
+        self.begin_sessions();
     }
 
     #[inline]
     fn handle(&mut self, now: u64, event: Event) {
-        if self.broken.is_some() && self.comes_too_late(event) {
-            return;
-        }
         match event {
-            Event::Begin(session) => match self.rules.load {
-                Load::Closed { .. } => self.begin(now, session),
-                Load::Open { .. } => self.take_next(now, session),
-            },
-            Event::Arrive(session) => self.arrive(now, session),
-            Event::Plan(session) => self.planned(now, session),
+            Event::Sql(event) => self.handle_sql(now, event),
+            Event::Ready(session) | Event::Resume(session) if self.clients.is_over(session) => {}
             Event::Ready(session) => self.ready(now, session),
-            Event::Done(session) => self.done(now, session),
             Event::Io(io) => self.io_ended(now, io),
             Event::Due(server) => self.disk_is_due(now, server as usize),
             Event::Received(server) => self.received(now, server as usize),
@@ -327,12 +267,9 @@ impl Model for Postgresql {
             Event::Checkpointer => self.look_at_checkpoint(now),
             Event::Background => self.clean(now),
             Event::Resume(session) => {
-                self.spend(now, session, Stretch::Held);
+                self.clients.spend(now, session, Stretch::Held);
                 self.read_on(now, session);
             }
-            Event::Offer => self.offer(now),
-            Event::Measure => self.measure(now),
-            Event::Faults => self.look_at_faults(now),
             Event::Replayed(server) => self.has_replayed(now, server as usize),
             Event::Copied(step) => self.copy_goes_on(now, step),
         }
@@ -344,111 +281,37 @@ impl Model for Postgresql {
 
     fn report(&mut self, job: &PostgresqlJob, cell: u64) -> Report {
         let work = &job.workload;
-        let (host, shares) = (&job.cluster.host, work.connections.is_some());
+        let host = &job.cluster.host;
         let faults = self.fault_report();
         Report {
             faults,
-            ..sql_report(cell, &work.transactions, shares, host, self.parts())
+            ..sql_report(cell, &work.transactions, host, self.parts())
         }
     }
 }
 
-impl Postgresql {
-    /// A transaction of an open loop is due.
-    fn offer(&mut self, now: u64) {
-        self.course.issued += 1;
-        self.course.recorder.started(now);
-        match self.idle.pop() {
-            Some(session) => {
-                self.sessions[session as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                self.set_out(now, session, now);
-            }
-            None => self.unsent.push_back(now),
-        }
-        if self.course.issued < self.course.most_issued {
-            self.next_offer += distance(&self.rules.load, &mut self.arrivals);
-            self.course.queue.push(self.next_offer, Event::Offer);
-        }
+impl Sessions for Postgresql {
+    fn clients(&mut self) -> &mut Clients {
+        &mut self.clients
     }
 
-    /// A session of a closed loop begins its transaction, unless enough are issued.
-    fn begin(&mut self, now: u64, session: u32) {
-        if self.course.issued >= self.course.most_issued {
-            return;
-        }
-        self.course.issued += 1;
-        self.course.recorder.started(now);
-        self.set_out(now, session, now);
+    #[inline]
+    fn server(&mut self, _session: u32) -> (usize, &mut Servers, &mut Link) {
+        let Server { cores, link, .. } = &mut self.servers[self.primary];
+        (self.primary, cores, link)
     }
 
-    /// A session wants a connection for a transaction that was due at `started`.
-    fn set_out(&mut self, now: u64, number: u32, started: u64) {
+    fn set_out_own(&mut self, number: u32) {
+        let count = self.clients.count();
+        self.sessions.resize_with(count, Session::default);
         let session = &mut self.sessions[number as usize];
-        session.started = started;
-        session.seat.serial += 1;
-        session.step = self.plan.kinds.of(session.kind).steps.start;
         session.wrote = false;
         session.recent.clear();
-        session.split = Split::default();
-        session.split.add(Stretch::Unsent, now - started);
-        session.mark = now;
-        if self.connections.enter(now, number) {
-            self.send(now, number);
-        }
-    }
-
-    fn step(&self, session: u32) -> &Step {
-        &self.plan.steps[self.sessions[session as usize].step as usize]
-    }
-
-    /// Counts the time of a session since it was last counted.
-    fn spend(&mut self, now: u64, number: u32, stretch: Stretch) {
-        let session = &mut self.sessions[number as usize];
-        session.split.add(stretch, now - session.mark);
-        session.mark = now;
-    }
-
-    /// A session sends its statement.
-    fn send(&mut self, now: u64, number: u32) {
-        if !self.can_send(now, number) {
-            return;
-        }
-        self.spend(now, number, Stretch::Slots);
-        let session = &mut self.sessions[number as usize];
-        (session.asked, session.seat.standing) = (now, Standing::Busy);
-        if self.step(number).inside {
-            return self.arrive(now, number);
-        }
-        let bytes = self.step(number).bytes / 2;
-        let count = self.machines.len();
-        let (cores, link) = &mut self.machines[number as usize % count];
-        let cpu_ns = self.rules.parameters.client_cpu_ns + 2 * self.rules.tls_ns;
-        let ready = cores.serve(now, work(&mut self.times, cpu_ns));
-        let left = link.send(now, ready, bytes);
-        self.spend(left, number, Stretch::Client);
-        let way = self.paths.delay(number as usize % count, self.primary);
-        self.course.queue.push(left + way, Event::Arrive(number));
-    }
-
-    /// A backend takes a statement: receives, plans, executes and answers it, all in one piece.
-    fn arrive(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Network);
-        let step = self.step(number);
-        let (read, changed) = step.rows;
-        let messages = if step.inside { 0 } else { 2 };
-        let parameters = &self.rules.parameters;
-        let cpu_ns = parameters.statement_cpu_ns
-            + messages * self.rules.tls_ns
-            + read * parameters.row_read_cpu_ns
-            + changed * parameters.row_write_cpu_ns;
-        let span = work(&mut self.times, cpu_ns);
-        let at = self.servers[self.primary].cores.serve(now, span);
-        self.course.queue.push(at, Event::Plan(number));
     }
 
     fn planned(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Cpu);
-        let first = self.step(number).accesses.start;
+        self.clients.spend(now, number, Stretch::Cpu);
+        let first = self.clients.step(number).accesses.start;
         let session = &mut self.sessions[number as usize];
         (session.access, session.row, session.loaded) = (first, 0, 0);
         session.run = 0;
@@ -456,10 +319,40 @@ impl Postgresql {
         self.read_on(now, number);
     }
 
+    fn reset(&mut self, now: u64) {
+        self.buffers.reset();
+        self.before = volumes(&self.servers, now);
+        for server in &mut self.servers {
+            server.cores.reset();
+            server.link.reset();
+            server.storage.reset();
+        }
+    }
+
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.broken.as_mut().map(|broken| &mut broken.outage)
+    }
+
+    fn look_at_faults(&mut self, now: u64) {
+        self.take_faults(now);
+    }
+
+    #[inline]
+    fn primary(&self) -> (usize, bool) {
+        (self.primary, self.serves())
+    }
+
+    fn is_degraded(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_some_and(|broken| broken.is_degraded())
+    }
+}
+
+impl Postgresql {
     /// The rows are there: the CPU of the pages that were read, and of a commit.
     fn finish(&mut self, now: u64, number: u32) {
         let session = &self.sessions[number as usize];
-        let commits = self.step(number).commits && session.wrote;
+        let commits = self.clients.step(number).commits && session.wrote;
         let parameters = &self.rules.parameters;
         let mut cpu_ns = u64::from(session.loaded) * parameters.page_read_cpu_ns;
         cpu_ns += u64::from(session.run.saturating_sub(1)) * parameters.scan_row_cpu_ns;
@@ -469,102 +362,26 @@ impl Postgresql {
         if cpu_ns == 0 {
             return self.ready(now, number);
         }
-        let span = work(&mut self.times, cpu_ns);
-        let at = self.servers[self.primary].cores.serve(now, span);
+        let at = self.serve(now, number, cpu_ns);
         self.course.queue.push(at, Event::Ready(number));
     }
 
     /// A backend has done its work: it answers, or waits until its log is on the disk.
     fn ready(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Cpu);
-        let commits = self.step(number).commits && self.sessions[number as usize].wrote;
+        self.clients.spend(now, number, Stretch::Cpu);
+        let commits = self.clients.step(number).commits && self.sessions[number as usize].wrote;
         if !commits {
-            return self.reply(now, number);
+            return self.reply(now, now, number);
         }
         let lsn = self.changes.commit();
         let session = &mut self.sessions[number as usize];
         (session.lsn, session.wrote, session.since) = (lsn, false, now);
         if !self.rules.waits {
             self.note_acknowledged(number);
-            return self.reply(now, number);
+            return self.reply(now, now, number);
         }
         self.committing.push_back(number);
         self.sync_log(now, self.primary, lsn);
-    }
-
-    /// A backend answers its client.
-    fn reply(&mut self, now: u64, number: u32) {
-        let bytes = self.step(number).bytes / 2;
-        let session = &self.sessions[number as usize];
-        let next = session.step + 1;
-        let more = next < self.plan.kinds.of(session.kind).steps.end;
-        if more && self.plan.steps[next as usize].inside {
-            // The batch goes on where it is.
-            return self.course.queue.push(now, Event::Done(number));
-        }
-        let left = self.servers[self.primary].link.send(now, now, bytes);
-        let way = self
-            .paths
-            .delay(self.primary, number as usize % self.machines.len());
-        let overhead_ns = self.rules.parameters.overhead_ns;
-        self.spend(left + way, number, Stretch::Network);
-        self.spend(left + way + overhead_ns, number, Stretch::Overhead);
-        self.course
-            .queue
-            .push(left + way + overhead_ns, Event::Done(number));
-    }
-
-    fn done(&mut self, now: u64, number: u32) {
-        if self.sessions[number as usize].seat.standing == Standing::GivenUp {
-            self.sessions[number as usize].seat.standing = Standing::Dead;
-            return;
-        }
-        if let Some(name) = self.step(number).name {
-            let asked = self.sessions[number as usize].asked;
-            self.course.recorder.note(name as usize, now - asked);
-        }
-        let session = &mut self.sessions[number as usize];
-        session.step += 1;
-        let kind = session.kind;
-        let (plan, started) = (self.plan.kinds.of(kind), session.started);
-        if session.step < plan.steps.end {
-            return self.send(now, number);
-        }
-        let think_ns = plan.think_ns;
-        assert_eq!(
-            session.split.total(),
-            now - started,
-            "a transaction spends its time somewhere, and once"
-        );
-        self.course.recorder.split(kind as usize, &session.split);
-        self.course.recorder.ended(now, kind as usize, started);
-        self.note_success(now, started);
-        self.sessions[number as usize].seat.standing = Standing::Free;
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        if matches!(self.rules.load, Load::Open { .. }) {
-            return self.take_next(now, number);
-        }
-        let kinds = &self.plan.kinds;
-        let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
-        self.sessions[number as usize].kind = kind;
-        if pause == 0 {
-            self.begin(now, number);
-        } else {
-            self.course.queue.push(now + pause, Event::Begin(number));
-        }
-    }
-
-    /// A session of an open loop has nothing to do: it takes what has waited longest.
-    fn take_next(&mut self, now: u64, number: u32) {
-        match self.unsent.pop_front() {
-            Some(due) => {
-                self.sessions[number as usize].kind = self.plan.kinds.draw(&mut self.kinds);
-                self.set_out(now, number, self.rules.load.counted_from(due, now));
-            }
-            None => self.idle.push(number),
-        }
     }
 
     /// Schedules what the disk model of a server has decided, and its next step.
@@ -621,7 +438,7 @@ impl Postgresql {
                     let this = next;
                     let session = &mut self.sessions[this as usize];
                     next = std::mem::replace(&mut session.next, NOBODY);
-                    if session.seat.is_over() {
+                    if self.clients.is_over(this) {
                         continue;
                     }
                     session.part += 1;
@@ -629,42 +446,16 @@ impl Postgresql {
                     self.course.recorder.waited_for_disk(now - since);
                     let passed = io.passed.clamp(since, now);
                     session.passed = passed;
-                    self.spend(passed, this, Stretch::Limits);
-                    self.spend(now, this, Stretch::Disk);
+                    self.clients.spend(passed, this, Stretch::Limits);
+                    self.clients.spend(now, this, Stretch::Disk);
                     self.read_on(now, this);
                 }
             }
         }
     }
 
-    /// Counts anew: the warm-up is over.
-    fn measure(&mut self, now: u64) {
-        let already = self.course.issued;
-        self.course.measure(now, already);
-        for (cores, link) in &mut self.machines {
-            cores.reset();
-            link.reset();
-        }
-        self.connections.reset(now);
-        self.buffers.reset();
-        self.before = self
-            .servers
-            .iter()
-            .map(|server| server.storage.volumes(now))
-            .collect();
-        for server in &mut self.servers {
-            server.cores.reset();
-            server.link.reset();
-            server.storage.reset();
-        }
-    }
-
     /// What the run leaves for its report.
     fn parts(&mut self) -> SqlParts<'_> {
-        let now = self.course.recorder.measured_to();
-        let used = self
-            .connections
-            .usage(now.max(self.connections.changed_at()));
         let nodes = self.servers.iter().zip(&self.before);
         let nodes = nodes.map(|(server, before)| NodeParts {
             cores: &server.cores,
@@ -675,15 +466,18 @@ impl Postgresql {
         });
         SqlParts {
             recorder: &self.course.recorder,
-            names: &self.plan.names,
-            machines: &self.machines,
-            connections: (self.connections.count(), used),
+            clients: &mut self.clients,
             nodes: nodes.collect(),
             blocks: self.buffers.counts(),
             events: self.course.queue.scheduled(),
-            unsent: self.unsent.len() as u64,
         }
     }
+}
+
+/// What the disks of all servers have done.
+fn volumes(servers: &[Server], now: u64) -> Vec<Vec<VolumeCounters>> {
+    let servers = servers.iter();
+    servers.map(|server| server.storage.volumes(now)).collect()
 }
 
 /// What breaks; None: nothing does.

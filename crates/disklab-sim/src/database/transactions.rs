@@ -1,11 +1,11 @@
-//! Kinds of transaction, and which comes next.
+//! Transactions of a job: their statements, one after the other, and which comes next.
 
 use std::ops::Range;
 
 use disklab_units::random::Stream;
 
 use crate::chance::exponential;
-use crate::job::Transaction;
+use crate::job::{Statement, Transaction};
 
 /// Think times are cut at so many times their mean. **Source:** TPC-C 5.2.5.4.
 const LONGEST_THINK: u64 = 10;
@@ -90,5 +90,75 @@ impl Kinds {
             left -= thinking;
         }
         (self.draw(kinds), 0)
+    }
+}
+
+/// One statement: a round trip of a client, unless it came with another.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Bytes of request and answer.
+    pub bytes: u64,
+    /// Whether it came with the statement before.
+    pub inside: bool,
+    /// Whether it ends a transaction.
+    pub commits: bool,
+    /// Under which of the names its latency is noted.
+    pub name: Option<u32>,
+    /// What it touches.
+    pub accesses: Range<u32>,
+    /// CPU of the server before it goes for its rows, without encryption, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// All that clients send.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// All kinds of transaction.
+    pub kinds: Kinds,
+    /// All statements.
+    pub steps: Vec<Step>,
+    /// Names in the answer, the kinds of transaction first.
+    pub names: Vec<String>,
+}
+
+impl Script {
+    /// The script of a job. `lay_out`: what a statement touches, and its CPU in nanoseconds.
+    pub fn new(
+        transactions: &[Transaction],
+        mut lay_out: impl FnMut(&Statement) -> (Range<u32>, u64),
+    ) -> Script {
+        let mut script = Script {
+            kinds: Kinds::default(),
+            steps: Vec::new(),
+            names: transactions.iter().map(|t| t.name.clone()).collect(),
+        };
+        for transaction in transactions {
+            let first = script.steps.len() as u32;
+            for statement in &transaction.statements {
+                let (accesses, cpu_ns) = lay_out(statement);
+                let name = statement.reported_as.as_deref();
+                let step = Step {
+                    bytes: u64::from(statement.bytes),
+                    inside: statement.inside,
+                    commits: statement.commits,
+                    name: name.map(|name| script.number(name)),
+                    accesses,
+                    cpu_ns,
+                };
+                let times = statement.times as usize;
+                script.steps.extend(std::iter::repeat_n(step, times));
+            }
+            let steps = first..script.steps.len() as u32;
+            script.kinds.add(transaction, steps);
+        }
+        script
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        let place = self.names.iter().position(|other| other == name);
+        place.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        }) as u32
     }
 }

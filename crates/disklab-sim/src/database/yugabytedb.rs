@@ -20,18 +20,18 @@ mod server;
 use disklab_disk::{Refusal, VolumeCounters};
 use disklab_units::random::Stream;
 
-use crate::chance::work;
+use crate::database::sessions::{Clients, Sessions, Setup};
 use crate::database::yugabytedb::event::Event;
+use crate::database::yugabytedb::plan::Access;
 pub use crate::database::yugabytedb::plan::Plan;
-use crate::database::yugabytedb::plan::{Access, Step};
 pub use crate::database::yugabytedb::server::Server;
 use crate::engine::Slab;
-use crate::job::{AccessKind, Mechanism, SqlJob, SqlParameters, Stop};
+use crate::job::{AccessKind, Load, SqlJob, SqlParameters, Stop};
 use crate::model::{Course, Model, Setting};
-use crate::network::{Link, Paths};
+use crate::network::Link;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::{Servers, Slots};
+use crate::station::Servers;
 use crate::storage::{NOBODY, PendingIos, Purpose, Touched};
 
 /// Bytes of an internal message beside the rows: a read request, an acknowledgement.
@@ -48,15 +48,8 @@ const NO_BLOCK: u64 = u64::MAX;
 /// A thread or a terminal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Session {
-    kind: u32,
-    /// The next statement.
-    step: u32,
     /// Accesses of the statement under way.
     pending: u32,
-    /// When the transaction wanted a connection.
-    started: u64,
-    /// When the statement left the client.
-    asked: u64,
     /// When the SQL layer has the last answer so far.
     ready: u64,
 }
@@ -91,8 +84,6 @@ struct Request {
 /// Sizes and rules that do not change during a run.
 struct Rules {
     parameters: SqlParameters,
-    /// CPU of encryption at an end of a message.
-    tls_ns: u64,
     replicas: u16,
     extra_block_ppm: u32,
     log_period_ns: u64,
@@ -103,17 +94,12 @@ pub struct Yugabytedb {
     course: Course<Event>,
     rules: Rules,
     plan: Plan,
-    machines: Vec<(Servers, Link)>,
-    connections: Slots,
+    clients: Clients,
     servers: Vec<Server>,
     sessions: Vec<Session>,
     requests: Slab<Request>,
     ios: PendingIos,
-    paths: Paths,
-    kinds: Stream,
     rows: Stream,
-    times: Stream,
-    people: Stream,
     before: Vec<Vec<VolumeCounters>>,
 }
 
@@ -122,28 +108,30 @@ impl Model for Yugabytedb {
     type Event = Event;
 
     fn new(job: &SqlJob, setting: &Setting) -> Result<Yugabytedb, Refusal> {
-        let Setting { seed, off, .. } = *setting;
-        let has_not = |mechanism| setting.has_not(mechanism);
-        let plan = Plan::new(job, setting.scale);
+        let seed = setting.seed;
+        let (plan, script) = Plan::new(job, setting.scale);
         let nodes = job.cluster.nodes as usize;
         let mut servers = (0..nodes)
             .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
-        let machine = |_| {
-            let endless = has_not(Mechanism::ClientCpu);
-            let link = Link::new(job.client.network_bytes_per_s);
-            (Servers::new(job.client.cores, endless), link)
-        };
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
         let parameters = job.parameters.clone();
+        let setup = Setup {
+            client: &job.client,
+            network: (&job.network, job.cluster.zones),
+            load: Load::Closed {
+                threads: work.sessions,
+            },
+            connections: work.connections,
+            cpu_ns: parameters.client_cpu_ns,
+            tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
+            overhead_ns: parameters.overhead_ns,
+        };
+        let names = script.names.len();
+        let clients = Clients::new(script, setup, setting);
         let period = job.database.wal_sync_period_ns / plan.tablets.len().max(1) as u64;
         let rules = Rules {
-            tls_ns: if job.database.tls {
-                parameters.tls_cpu_ns
-            } else {
-                0
-            },
             parameters,
             replicas: job.database.replication_factor as u16,
             extra_block_ppm: job.database.extra_block_ppm,
@@ -156,64 +144,45 @@ impl Model for Yugabytedb {
                     duration_ns: Some(work.duration_ns),
                 },
                 work.warm_up_ns,
-                plan.names.len(),
+                names,
             )
             .on_time(),
-            paths: Paths::new(&job.network, job.cluster.zones, seed, off),
-            machines: (0..job.client.nodes.max(1)).map(machine).collect(),
-            connections: Slots::new(work.connections.unwrap_or(u32::MAX)),
-            before: servers
-                .iter()
-                .map(|server| server.storage.volumes(0))
-                .collect(),
+            before: volumes(&servers, 0),
             servers,
-            sessions: vec![Session::default(); work.sessions as usize],
+            sessions: vec![Session::default(); clients.count()],
+            clients,
             requests: Slab::default(),
             ios: PendingIos::default(),
-            kinds: Stream::new(seed, "transactions"),
             rows: Stream::new(seed, "rows"),
-            times: Stream::new(seed, "server cpu"),
-            people: Stream::new(seed, "keying and thinking"),
             plan,
             rules,
         })
     }
 
     fn begin(&mut self) {
-        self.course.schedule_measure(Event::Measure);
+        self.schedule_first();
         if self.plan.writes {
             for node in 0..self.servers.len() as u32 {
                 self.course.queue.push(0, Event::Tick(node));
             }
         }
-        for session in 0..self.sessions.len() as u32 {
-            let (kind, at) = self
-                .plan
-                .kinds
-                .draw_first(&mut self.kinds, &mut self.people);
-            self.sessions[session as usize].kind = kind;
-            self.course.queue.push(at, Event::Begin(session));
-        }
+        self.begin_sessions();
     }
 
     #[inline]
     fn handle(&mut self, now: u64, event: Event) {
         match event {
-            Event::Begin(session) => self.begin(now, session),
-            Event::Arrive(session) => self.arrive(now, session),
-            Event::Plan(session) => self.contact(now, session),
+            Event::Sql(event) => self.handle_sql(now, event),
             Event::Enter(request) => self.enter(now, request),
             Event::Work(request) => self.work_done(now, request),
             Event::Loaded(request) => self.rows_read(now, request),
             Event::Acked(request) => self.acked(now, request),
             Event::Committed(request) => self.committed(now, request),
             Event::Answer(request) => self.answered(now, request),
-            Event::Done(session) => self.done(now, session),
             Event::Io(io) => self.io_ended(now, io),
             Event::Due(node) => self.disk_is_due(now, node as usize),
             Event::Tick(node) => self.tick(now, node),
             Event::Pump(node) => self.pump(now, node as usize),
-            Event::Measure => self.measure(now),
         }
     }
 
@@ -223,8 +192,8 @@ impl Model for Yugabytedb {
 
     fn report(&mut self, job: &SqlJob, cell: u64) -> Report {
         let work = &job.workload;
-        let (host, shares) = (&job.cluster.host, work.connections.is_some());
-        let mut report = sql_report(cell, &work.transactions, shares, host, self.parts());
+        let host = &job.cluster.host;
+        let mut report = sql_report(cell, &work.transactions, host, self.parts());
         if self.course.recorder.grew() {
             report.error_note = Some(GROWS_NOTE.to_owned());
         }
@@ -232,67 +201,28 @@ impl Model for Yugabytedb {
     }
 }
 
-impl Yugabytedb {
-    /// A session wants a connection for its transaction.
-    fn begin(&mut self, now: u64, number: u32) {
-        self.course.recorder.started(now);
-        let session = &mut self.sessions[number as usize];
-        session.started = now;
-        session.step = self.plan.kinds.of(session.kind).steps.start;
-        if self.connections.enter(now, number) {
-            self.send(now, number);
-        }
+impl Sessions for Yugabytedb {
+    const TELLS_STRETCHES: bool = false;
+
+    fn clients(&mut self) -> &mut Clients {
+        &mut self.clients
     }
 
-    /// The node that a session is connected to.
-    fn node_of(&self, session: u32) -> usize {
-        session as usize % self.servers.len()
-    }
-
-    fn step(&self, session: u32) -> &Step {
-        &self.plan.steps[self.sessions[session as usize].step as usize]
-    }
-
-    /// A session sends its statement.
-    fn send(&mut self, now: u64, number: u32) {
-        self.sessions[number as usize].asked = now;
-        if self.step(number).inside {
-            return self.arrive(now, number);
-        }
-        let bytes = self.step(number).bytes / 2;
-        let count = self.machines.len();
-        let (cores, link) = &mut self.machines[number as usize % count];
-        let cpu_ns = self.rules.parameters.client_cpu_ns + 2 * self.rules.tls_ns;
-        let ready = cores.serve(now, work(&mut self.times, cpu_ns));
-        let left = link.send(now, ready, bytes);
-        let to = self.node_of(number);
-        let way = self.paths.delay(number as usize % count, to);
-        self.course.queue.push(left + way, Event::Arrive(number));
-    }
-
-    /// The SQL layer takes a statement: receives, plans and answers it, all in one piece.
-    fn arrive(&mut self, now: u64, number: u32) {
-        let step = self.step(number);
-        let count = step.accesses.len() as u64;
-        let messages = if step.inside { 0 } else { 2 };
-        let parameters = &self.rules.parameters;
-        let cpu_ns = parameters.statement_cpu_ns
-            + messages * self.rules.tls_ns
-            + count * parameters.message_cpu_ns;
-        let span = work(&mut self.times, cpu_ns);
-        let node = self.node_of(number);
-        let at = self.servers[node].cores.serve(now, span);
-        self.course.queue.push(at, Event::Plan(number));
+    #[inline]
+    fn server(&mut self, session: u32) -> (usize, &mut Servers, &mut Link) {
+        let node = self.node_of(session);
+        let Server { cores, link, .. } = &mut self.servers[node];
+        (node, cores, link)
     }
 
     /// The SQL layer asks the leaders.
-    fn contact(&mut self, now: u64, number: u32) {
-        let accesses = self.step(number).accesses.clone();
+    fn planned(&mut self, now: u64, number: u32) {
+        let accesses = self.clients.step(number).accesses.clone();
         let session = &mut self.sessions[number as usize];
         session.pending = accesses.len() as u32;
         session.ready = now;
         if accesses.is_empty() {
-            return self.reply(now, number);
+            return self.reply(now, now, number);
         }
         let own = self.node_of(number);
         for index in accesses {
@@ -326,10 +256,33 @@ impl Yugabytedb {
         }
     }
 
+    fn reset(&mut self, now: u64) {
+        self.before = volumes(&self.servers, now);
+        for server in &mut self.servers {
+            server.cores.reset();
+            server.link.reset();
+            server.storage.reset();
+            server.block_counts = (0, 0);
+        }
+    }
+}
+
+impl Yugabytedb {
+    /// The node that a session is connected to.
+    fn node_of(&self, session: u32) -> usize {
+        session as usize % self.servers.len()
+    }
+
+    /// A node works for so long, on average, in nanoseconds; returns when it is done.
+    fn compute(&mut self, now: u64, node: usize, cpu_ns: u64) -> u64 {
+        let span = self.clients.work(cpu_ns);
+        self.servers[node].cores.serve(now, span)
+    }
+
     /// A message leaves a node.
     fn travel(&mut self, now: u64, (from, to): (usize, usize), bytes: u64, event: Event) {
         let left = self.servers[from].link.send(now, now, bytes);
-        let way = self.paths.delay(from, to);
+        let way = self.clients.paths.delay(from, to);
         self.course.queue.push(left + way, event);
     }
 
@@ -351,14 +304,12 @@ impl Yugabytedb {
             _ => rows * parameters.row_read_cpu_ns + writes,
         };
         let tls_ns = if request.leader.is_some() || self.is_remote(&request) {
-            2 * self.rules.tls_ns
+            2 * self.clients.tls_ns
         } else {
             0
         };
-        let span = work(&mut self.times, cpu_ns + parameters.message_cpu_ns + tls_ns);
-        let at = self.servers[usize::from(request.node)]
-            .cores
-            .serve(now, span);
+        let cpu_ns = cpu_ns + parameters.message_cpu_ns + tls_ns;
+        let at = self.compute(now, usize::from(request.node), cpu_ns);
         self.course.queue.push(at, Event::Work(number));
     }
 
@@ -407,8 +358,7 @@ impl Yugabytedb {
             return self.rows_read(now, number);
         }
         let cpu_ns = u64::from(request.loaded) * self.rules.parameters.block_cpu_ns;
-        let span = work(&mut self.times, cpu_ns);
-        let at = self.servers[index].cores.serve(now, span);
+        let at = self.compute(now, index, cpu_ns);
         self.course.queue.push(at, Event::Loaded(number));
     }
 
@@ -523,17 +473,13 @@ impl Yugabytedb {
     fn apply(&mut self, now: u64, request: &Request) {
         let access = &self.plan.accesses[request.access as usize];
         let cpu_ns = u64::from(access.rows) * self.rules.parameters.row_write_cpu_ns;
-        let span = work(&mut self.times, cpu_ns);
-        self.servers[usize::from(request.node)]
-            .cores
-            .serve(now, span);
+        self.compute(now, usize::from(request.node), cpu_ns);
     }
 
     fn acked(&mut self, now: u64, number: u32) {
         let node = usize::from(self.requests[number].node);
-        let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.rules.tls_ns;
-        let span = work(&mut self.times, cpu_ns);
-        let ready = self.servers[node].cores.serve(now, span);
+        let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.clients.tls_ns;
+        let ready = self.compute(now, node, cpu_ns);
         self.count_append(ready, number);
         self.let_go(number);
     }
@@ -572,9 +518,8 @@ impl Yugabytedb {
         let session = self.requests[number].session;
         self.let_go(number);
         let node = self.node_of(session);
-        let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.rules.tls_ns;
-        let span = work(&mut self.times, cpu_ns);
-        let ready = self.servers[node].cores.serve(now, span);
+        let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.clients.tls_ns;
+        let ready = self.compute(now, node, cpu_ns);
         self.count_answer(now, ready, session);
     }
 
@@ -592,56 +537,8 @@ impl Yugabytedb {
         session.ready = session.ready.max(ready);
         session.pending -= 1;
         if session.pending == 0 {
-            self.reply(now, number);
-        }
-    }
-
-    /// The SQL layer answers its client.
-    fn reply(&mut self, now: u64, number: u32) {
-        let bytes = self.step(number).bytes / 2;
-        let node = self.node_of(number);
-        let session = &self.sessions[number as usize];
-        let ready = session.ready.max(now);
-        let next = session.step + 1;
-        let more = next < self.plan.kinds.of(session.kind).steps.end;
-        if more && self.plan.steps[next as usize].inside {
-            // The batch goes on where it is.
-            return self.course.queue.push(ready, Event::Done(number));
-        }
-        let left = self.servers[node].link.send(now, ready, bytes);
-        let way = self
-            .paths
-            .delay(node, number as usize % self.machines.len());
-        let back = left + way + self.rules.parameters.overhead_ns;
-        self.course.queue.push(back, Event::Done(number));
-    }
-
-    fn done(&mut self, now: u64, number: u32) {
-        let session = self.sessions[number as usize];
-        if let Some(name) = self.step(number).name {
-            self.course
-                .recorder
-                .note(name as usize, now - session.asked);
-        }
-        self.sessions[number as usize].step += 1;
-        let kind = self.plan.kinds.of(session.kind);
-        if session.step + 1 < kind.steps.end {
-            return self.send(now, number);
-        }
-        let think_ns = kind.think_ns;
-        self.course
-            .recorder
-            .ended(now, session.kind as usize, session.started);
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        let kinds = &self.plan.kinds;
-        let (kind, pause) = kinds.draw_next(think_ns, &mut self.kinds, &mut self.people);
-        self.sessions[number as usize].kind = kind;
-        if pause == 0 {
-            self.begin(now, number);
-        } else {
-            self.course.queue.push(now + pause, Event::Begin(number));
+            let ready = session.ready;
+            self.reply(now, ready, number);
         }
     }
 
@@ -731,33 +628,8 @@ impl Yugabytedb {
         self.servers[index].cores.serve(now, cpu_ns);
     }
 
-    /// Counts anew: the warm-up is over.
-    fn measure(&mut self, now: u64) {
-        self.course.measure(now, 0);
-        for (cores, link) in &mut self.machines {
-            cores.reset();
-            link.reset();
-        }
-        self.connections.reset(now);
-        self.before = self
-            .servers
-            .iter()
-            .map(|server| server.storage.volumes(now))
-            .collect();
-        for server in &mut self.servers {
-            server.cores.reset();
-            server.link.reset();
-            server.storage.reset();
-            server.block_counts = (0, 0);
-        }
-    }
-
     /// What the run leaves for its report.
     fn parts(&mut self) -> SqlParts<'_> {
-        let now = self.course.recorder.measured_to();
-        let used = self
-            .connections
-            .usage(now.max(self.connections.changed_at()));
         let nodes = self.servers.iter().zip(&self.before);
         let nodes = nodes.map(|(server, before)| NodeParts {
             cores: &server.cores,
@@ -772,13 +644,16 @@ impl Yugabytedb {
         });
         SqlParts {
             recorder: &self.course.recorder,
-            names: &self.plan.names,
-            machines: &self.machines,
-            connections: (self.connections.count(), used),
+            clients: &mut self.clients,
             nodes: nodes.collect(),
             blocks,
             events: self.course.queue.scheduled(),
-            unsent: 0,
         }
     }
+}
+
+/// What the disks of all nodes have done.
+fn volumes(servers: &[Server], now: u64) -> Vec<Vec<VolumeCounters>> {
+    let servers = servers.iter();
+    servers.map(|server| server.storage.volumes(now)).collect()
 }

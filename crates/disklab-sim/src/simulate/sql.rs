@@ -4,11 +4,10 @@ use disklab_disk::profile::HostProfile;
 
 use super::tally::{NodeParts, Tally};
 use super::{SKETCH, bounds, empty_report, share_of, shrink_host};
+use crate::database::sessions::Clients;
 use crate::job::{Fidelity, MariadbJob, PostgresqlJob, PostgresqlWorkload, SqlJob, Transaction};
-use crate::network::Link;
 use crate::record::Recorder;
 use crate::report::{Report, operation};
-use crate::station::{Servers, Usage};
 
 /// Virtual time that a quick run keeps at least, warm-up included: some hundred throttle windows, and
 /// tens of seconds for logs that are synced once a second.
@@ -26,22 +25,16 @@ fn quick_ns(fidelity: Fidelity) -> u64 {
 
 /// What a run under transactions leaves for its report.
 pub struct SqlParts<'a> {
-    /// What was recorded; kinds are the names.
+    /// What was recorded; kinds are the names of the script.
     pub recorder: &'a Recorder,
-    /// Names of what was recorded, the kinds of transaction first.
-    pub names: &'a [String],
-    /// The clients' machines.
-    pub machines: &'a [(Servers, Link)],
-    /// How many connections the sessions share, and what those did.
-    pub connections: (u64, Usage),
+    /// Who sent it.
+    pub clients: &'a mut Clients,
     /// The nodes.
     pub nodes: Vec<NodeParts<'a>>,
     /// Blocks, or pages, wanted from the database's own cache, and found there.
     pub blocks: (u64, u64),
     /// Events scheduled.
     pub events: u64,
-    /// Transactions of an open loop that never began.
-    pub unsent: u64,
 }
 
 /// A smaller system with the same ratios, and by how much it is smaller: rows, caches, memstores,
@@ -148,7 +141,6 @@ pub fn scaled_mariadb(job: &MariadbJob, fidelity: Fidelity) -> (MariadbJob, u64)
 pub fn sql_report(
     cell: u64,
     transactions: &[Transaction],
-    shares_connections: bool,
     host: &HostProfile,
     parts: SqlParts,
 ) -> Report {
@@ -161,7 +153,7 @@ pub fn sql_report(
         .collect();
     let mut report = empty_report(cell, recorder, &counted);
     let elapsed_ns = recorder.elapsed_ns();
-    for (kind, name) in parts.names.iter().enumerate() {
+    for (kind, name) in parts.clients.script.names.iter().enumerate() {
         let histogram = recorder.latencies(kind);
         if !histogram.is_empty() {
             let one = operation(histogram, recorder.latency_sum(kind), elapsed_ns);
@@ -173,14 +165,13 @@ pub fn sql_report(
         .map(|&(kind, _)| recorder.latencies(kind).len())
         .sum();
     report.events = parts.events;
-    report.unsent = parts.unsent;
+    report.unsent = parts.clients.unsent.len() as u64;
     let mut tally = Tally::new([host], recorder);
-    if shares_connections {
-        let (count, used) = parts.connections;
+    if let Some((count, used)) = parts.clients.connections(recorder.measured_to()) {
         tally.busy("connections", "", count, used.busy_ns, used.waited_ns);
     }
-    for (number, (cores, link)) in parts.machines.iter().enumerate() {
-        let place = match parts.machines.len() {
+    for (number, (cores, link)) in parts.clients.machines.iter().enumerate() {
+        let place = match parts.clients.machines.len() {
             1 => String::new(),
             _ => format!("client {number}"),
         };

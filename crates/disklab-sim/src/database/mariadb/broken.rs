@@ -4,13 +4,13 @@
 //! they were at its last checkpoint or later, and the redo log behind it. How it comes back is in [`recovery`](super::recovery).
 //! One that is restarted writes all changed pages first, and has nothing to recover. Either begins with an empty pool.
 
+use super::Mariadb;
 use super::applier::OTHER;
-use super::event::Event;
 use super::peers::Peers;
 use super::recovery::Recovery;
-use super::{Mariadb, Session};
-use crate::database::outage::{Outage, Seat, Sessions, Standing, pause_ns};
-use crate::faults::{FaultReport, LOOK_NS};
+use crate::database::outage::Outage;
+use crate::database::sessions::Sessions;
+use crate::faults::FaultReport;
 use crate::job::MariadbJob;
 use crate::job::faults::What;
 
@@ -60,10 +60,16 @@ impl Broken {
             peers: Peers::default(),
         }))
     }
+
+    /// Whether some server is away.
+    pub fn is_degraded(&self) -> bool {
+        !matches!(self.phase, Phase::Up) || self.peers.is_one_away()
+    }
 }
 
 impl Mariadb {
-    fn is_up(&self) -> bool {
+    /// Whether it takes statements.
+    pub(super) fn is_up(&self) -> bool {
         let broken = self.broken.as_ref();
         broken.is_none_or(|broken| matches!(broken.phase, Phase::Up))
     }
@@ -80,56 +86,8 @@ impl Mariadb {
         broken.is_some_and(|broken| matches!(broken.phase, Phase::Recovering(_)))
     }
 
-    /// Whether an event is a session's whose server has ended.
-    pub(super) fn comes_too_late(&self, event: Event) -> bool {
-        let (Event::Arrive(session)
-        | Event::Plan(session)
-        | Event::Ready(session)
-        | Event::Confirmed(session)
-        | Event::Done(session)) = event
-        else {
-            return false;
-        };
-        self.sessions[session as usize].seat.is_over()
-    }
-
-    pub(super) fn begin_faults(&mut self) {
-        let first = self.broken.as_ref().and_then(|one| one.outage.begins());
-        if let Some(at) = first {
-            self.course.queue.push(at, Event::Faults);
-        }
-    }
-
-    /// A session sends a statement; false: it cannot, and has failed or waits in vain.
-    pub(super) fn can_send(&mut self, now: u64, number: u32) -> bool {
-        let is_up = self.is_up();
-        let Some(broken) = &mut self.broken else {
-            return true;
-        };
-        if !broken.outage.connects(now, 0, is_up) {
-            self.fail(now, number);
-            return false;
-        }
-        let seat = &mut self.sessions[number as usize].seat;
-        broken.outage.sent(now, number, seat.serial);
-        seat.standing = if is_up {
-            Standing::Busy
-        } else {
-            Standing::Lost
-        };
-        is_up
-    }
-
-    /// A transaction has succeeded.
-    pub(super) fn note_success(&mut self, now: u64, started: u64) {
-        if let Some(broken) = &mut self.broken {
-            let degraded = !matches!(broken.phase, Phase::Up) || broken.peers.is_one_away();
-            broken.outage.succeeded(now, started, degraded);
-        }
-    }
-
     /// Looks at the timetable.
-    pub(super) fn look_at_faults(&mut self, now: u64) {
+    pub(super) fn take_faults(&mut self, now: u64) {
         while let Some(broken) = &mut self.broken
             && let Some(event) = broken.outage.due(now)
         {
@@ -139,10 +97,8 @@ impl Mariadb {
             }
         }
         self.look_at_peers(now);
-        let serves = self.is_up();
-        self.expire(now, 0, serves);
+        self.expire(now);
         self.advance(now);
-        self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
 
     fn take_fault(&mut self, now: u64, what: What) {
@@ -275,34 +231,5 @@ impl Mariadb {
             _ => start_ns,
         };
         Some(broken.outage.report(now, |_| left_ns))
-    }
-}
-
-impl Sessions for Mariadb {
-    fn outage(&mut self) -> Option<&mut Outage> {
-        self.broken.as_mut().map(|broken| &mut broken.outage)
-    }
-
-    fn seat(&mut self, session: u32) -> Option<&mut Seat> {
-        let session = self.sessions.get_mut(session as usize);
-        session.map(|session| &mut session.seat)
-    }
-
-    fn replaced(&mut self, session: u32) -> u32 {
-        self.sessions.push(Session {
-            kind: self.sessions[session as usize].kind,
-            ..Session::default()
-        });
-        self.sessions.len() as u32 - 1
-    }
-
-    fn try_again(&mut self, now: u64, session: u32, next: u32) {
-        let started = self.sessions[session as usize].started;
-        self.course.recorder.failed(now, started);
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        let pause = pause_ns(&self.rules.load);
-        self.course.queue.push(now + pause, Event::Begin(next));
     }
 }

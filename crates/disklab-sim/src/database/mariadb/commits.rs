@@ -1,6 +1,7 @@
 //! A commit's way through the server's logs.
 
 use super::{BINLOG, Event, Mariadb, REDO, SYNC_EVERY_NS, WRITTEN_BACK_EVERY};
+use crate::database::sessions::Sessions;
 use crate::job::Replication;
 use crate::tail::Stretch;
 
@@ -40,7 +41,7 @@ impl Mariadb {
         let mut done = Vec::new();
         log.sync(now, &mut self.storage, &mut self.ios, &mut done);
         for number in done {
-            self.spend(now, number, Stretch::Held);
+            self.clients.spend(now, number, Stretch::Held);
             self.past_log(now, which, number);
         }
         self.take_decisions(now);
@@ -59,7 +60,7 @@ impl Mariadb {
     pub(super) fn logged(&mut self, now: u64, number: u32) {
         match self.rules.replication {
             Replication::SemiSync => self.replicate(now, number),
-            Replication::Alone | Replication::Galera => self.reply(now, number),
+            Replication::Alone | Replication::Galera => self.reply(now, now, number),
         }
     }
 
@@ -93,10 +94,11 @@ impl Mariadb {
             self.sync_log(now, which);
         }
         for number in done {
-            let mark = self.sessions[number as usize].mark;
+            let mark = self.clients.mark(number);
             self.course.recorder.waited_for_disk(now - mark);
-            self.spend(began.clamp(mark, now), number, Stretch::Held);
-            self.spend(now, number, Stretch::Disk);
+            self.clients
+                .spend(began.clamp(mark, now), number, Stretch::Held);
+            self.clients.spend(now, number, Stretch::Disk);
             self.past_log(now, which, number);
         }
         self.take_decisions(now);

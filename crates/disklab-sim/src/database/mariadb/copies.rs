@@ -1,9 +1,9 @@
 //! Commits on their way to other servers: a replica, or the nodes of a Galera cluster.
 
 use super::Mariadb;
-use crate::chance::work;
 use crate::database::mariadb::applier::WriteSet;
 use crate::database::mariadb::event::Event;
+use crate::database::sessions::Sessions;
 use crate::job::Replication;
 use crate::storage::Purpose;
 use crate::tail::Stretch;
@@ -16,27 +16,27 @@ impl Mariadb {
         }
         let bytes = self.sessions[number as usize].base;
         let cpu_ns = self.rules.parameters.replication_cpu_ns;
-        let ready = self.cores.serve(now, work(&mut self.times, cpu_ns));
+        let ready = self.cores.serve(now, self.clients.work(cpu_ns));
         let mut at = ready;
         for other in 1..=self.rules.others {
             if !self.is_there(other) {
                 continue;
             }
             let left = self.link.send(now, ready, bytes);
-            let way = self.paths.delay(0, other) + self.paths.delay(other, 0);
-            at = at.max(left + way + work(&mut self.times, cpu_ns));
+            let way = self.clients.paths.delay(0, other) + self.clients.paths.delay(other, 0);
+            at = at.max(left + way + self.clients.work(cpu_ns));
         }
         self.course.queue.push(at, Event::Confirmed(number));
     }
 
     pub(super) fn confirmed(&mut self, now: u64, number: u32) {
-        self.spend(now, number, Stretch::Network);
+        self.clients.spend(now, number, Stretch::Network);
         match self.rules.replication {
             Replication::Galera => {
                 self.receive(now, number);
                 self.log_commit(now, number);
             }
-            Replication::Alone | Replication::SemiSync => self.reply(now, number),
+            Replication::Alone | Replication::SemiSync => self.reply(now, now, number),
         }
     }
 
@@ -86,7 +86,7 @@ impl Mariadb {
             .is_some_and(|applier| !applier.stops())
             && let Some(number) = self.held.pop_front()
         {
-            self.spend(now, number, Stretch::Retry);
+            self.clients.spend(now, number, Stretch::Retry);
             self.replicate(now, number);
         }
     }

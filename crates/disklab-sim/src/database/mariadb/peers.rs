@@ -86,7 +86,7 @@ impl Mariadb {
         }
         (peers.until, peers.given_up) = (None, true);
         for number in std::mem::take(&mut peers.waiting) {
-            self.spend(now, number, Stretch::Retry);
+            self.clients.spend(now, number, Stretch::Retry);
             self.replicate(now, number);
         }
     }

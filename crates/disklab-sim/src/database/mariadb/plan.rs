@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::database::transactions::Kinds;
-use crate::job::{AccessKind, MariadbJob, Relation, RowDraw};
+use crate::database::transactions::Script;
+use crate::job::{AccessKind, MariadbJob, Relation, RowDraw, Statement};
 
 /// Bytes of a page. **Source:** `innodb_page_size`.
 pub const PAGE_BYTES: u64 = 16_384;
@@ -73,36 +73,13 @@ impl Access {
     }
 }
 
-/// One statement.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// Bytes of request and answer.
-    pub bytes: u64,
-    /// Whether it came with the one before, in a text of several.
-    pub inside: bool,
-    /// Whether it ends a transaction.
-    pub commits: bool,
-    /// Under which of the names its latency is noted.
-    pub name: Option<u32>,
-    /// What it touches.
-    pub accesses: Range<u32>,
-    /// Its accesses that read a row, rows beyond the first of each, and rows that change.
-    pub counts: (u64, u64, u64),
-}
-
 /// Everything that does not change during a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// All trees.
     pub trees: Vec<Tree>,
-    /// All kinds of transaction.
-    pub kinds: Kinds,
-    /// All statements.
-    pub steps: Vec<Step>,
     /// All accesses.
     pub accesses: Vec<Access>,
-    /// Names in the answer, the kinds of transaction first.
-    pub names: Vec<String>,
     /// Whether anything is written.
     pub writes: bool,
     /// Pages of all trees; those of undo lie behind them.
@@ -133,47 +110,38 @@ pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
 }
 
 impl Plan {
-    /// The plan of a checked job.
-    pub fn new(job: &MariadbJob) -> Plan {
-        let transactions = &job.workload.transactions;
+    /// The plan of a checked job, and what its clients send.
+    pub fn new(job: &MariadbJob) -> (Plan, Script) {
         let (trees, pages) = trees(&job.tables);
         let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
         let numbers: BTreeMap<&str, u32> = numbers.collect();
         let mut plan = Plan {
             trees,
-            kinds: Kinds::default(),
-            steps: Vec::new(),
             accesses: Vec::new(),
-            names: transactions.iter().map(|t| t.name.clone()).collect(),
             writes: false,
             pages,
         };
-        for transaction in transactions {
-            let first = plan.steps.len() as u32;
-            for statement in &transaction.statements {
-                let step = plan.step(statement, &numbers, job);
-                let times = statement.times as usize;
-                plan.steps.extend(std::iter::repeat_n(step, times));
-            }
-            plan.kinds.add(transaction, first..plan.steps.len() as u32);
-        }
-        plan
+        let script = Script::new(&job.workload.transactions, |statement| {
+            plan.lay_out(statement, &numbers, job)
+        });
+        (plan, script)
     }
 
-    fn step(
+    /// What a statement touches, and its CPU before its rows.
+    fn lay_out(
         &mut self,
-        statement: &crate::job::Statement,
+        statement: &Statement,
         numbers: &BTreeMap<&str, u32>,
         job: &MariadbJob,
-    ) -> Step {
+    ) -> (Range<u32>, u64) {
         let from = self.accesses.len() as u32;
-        let mut counts = (0, 0, 0);
+        let (mut read, mut further, mut changed) = (0, 0, 0);
         for access in &statement.accesses {
             let tree = numbers[access.table.as_str()];
             let table = &job.tables[tree as usize];
             let rows = access.rows.max(1);
-            counts.0 += 1;
-            counts.1 += u64::from(rows - 1);
+            read += 1;
+            further += u64::from(rows - 1);
             let whole = table.row_bytes.max(table.entry_bytes);
             let bytes = u64::from(access.written_bytes.unwrap_or(whole));
             let logged_bytes = if job.database.binlog_rows {
@@ -199,25 +167,16 @@ impl Plan {
                 logged_bytes,
             };
             if access.changes() {
-                counts.2 += u64::from(rows);
+                changed += u64::from(rows);
                 self.writes = true;
             }
             self.accesses.push(access);
         }
-        let name = statement.reported_as.as_ref().map(|name| {
-            let place = self.names.iter().position(|other| other == name);
-            place.unwrap_or_else(|| {
-                self.names.push(name.clone());
-                self.names.len() - 1
-            }) as u32
-        });
-        Step {
-            bytes: u64::from(statement.bytes),
-            inside: statement.inside,
-            commits: statement.commits,
-            name,
-            accesses: from..self.accesses.len() as u32,
-            counts,
-        }
+        let parameters = &job.parameters;
+        let cpu_ns = parameters.statement_cpu_ns
+            + read * parameters.row_read_cpu_ns
+            + further * parameters.scan_row_cpu_ns
+            + changed * parameters.row_write_cpu_ns;
+        (from..self.accesses.len() as u32, cpu_ns)
     }
 }

@@ -13,7 +13,7 @@ impl Mariadb {
     /// Draws the next row. Its leaf is looked for unless it is `held`, that of the row before.
     pub(super) fn next_row(&mut self, number: u32, held: Option<u32>) {
         let session = &self.sessions[number as usize];
-        let step = &self.plan.steps[session.step as usize];
+        let step = self.clients.step(number);
         if session.access >= step.accesses.end {
             return;
         }
@@ -44,7 +44,7 @@ impl Mariadb {
     fn draw(&mut self, number: u32, access: &Access) -> u64 {
         let tree = &self.plan.trees[access.tree as usize];
         let (rows, secondary, ends) = (tree.rows, tree.secondary, tree.ends);
-        let count = self.sessions.len() as u64;
+        let count = self.clients.count() as u64;
         let end = |draws: &mut Stream| match ends {
             1 => rows - 1,
             _ => (draws.below(ends) + 1) * rows / ends - 1,

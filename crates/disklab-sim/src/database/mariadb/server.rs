@@ -11,7 +11,6 @@ use crate::database::mariadb::pool::Pool;
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
 use crate::job::{CacheState, MariadbJob, Mechanism, Replication};
 use crate::model::Setting;
-use crate::network::Link;
 use crate::station::Servers;
 use crate::storage::{Reading, ReadingRules, Storage};
 
@@ -32,19 +31,6 @@ pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> P
         warm(&mut pool, plan.pages, settings.lru_scan_depth);
     }
     pool
-}
-
-/// The client's machines.
-pub(super) fn clients(job: &MariadbJob, setting: &Setting) -> Vec<(Servers, Link)> {
-    let endless = setting.has_not(Mechanism::ClientCpu);
-    let client = &job.client;
-    let machine = |_| {
-        (
-            Servers::new(client.cores, endless),
-            Link::new(client.network_bytes_per_s),
-        )
-    };
-    (0..client.nodes.max(1)).map(machine).collect()
 }
 
 /// Another node of a Galera cluster, whose caches and disks are as those of the first; elsewhere none.

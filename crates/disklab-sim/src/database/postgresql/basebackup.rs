@@ -279,7 +279,7 @@ impl Postgresql {
     pub(super) fn copy_goes_on(&mut self, now: u64, step: CopyStep) {
         let index = usize::from(step.target);
         let primary = self.primary;
-        let way = self.paths.delay(primary, index);
+        let way = self.clients.paths.delay(primary, index);
         let Some(mut copy) = self.take_copy(index) else {
             return;
         };

@@ -14,12 +14,12 @@ use disklab_units::Instant;
 use super::Postgresql;
 use super::basebackup::{Copied, Copying};
 use super::changes::{History, Record};
-use super::event::Event;
 use super::extension::Extension;
 use super::files::Files;
 use super::replay::Replay;
-use crate::database::outage::{Outage, Seat, Sessions, Standing, pause_ns};
-use crate::faults::{FaultReport, LOOK_NS};
+use crate::database::outage::Outage;
+use crate::database::sessions::Sessions;
+use crate::faults::FaultReport;
 use crate::job::faults::What;
 use crate::job::{Cluster, SqlFaults};
 
@@ -98,6 +98,11 @@ impl Broken {
         matches!(self.seen[server].phase, Phase::Up)
     }
 
+    /// Whether some server is away.
+    pub fn is_degraded(&self) -> bool {
+        (0..self.seen.len()).any(|server| !self.is_up(server))
+    }
+
     /// A server is back.
     pub fn returns(&mut self, now: u64, server: usize) {
         let seen = &mut self.seen[server];
@@ -156,55 +161,6 @@ impl Postgresql {
         }
     }
 
-    /// Whether an event is a session's whose server has ended.
-    pub(super) fn comes_too_late(&self, event: Event) -> bool {
-        let (Event::Arrive(session)
-        | Event::Plan(session)
-        | Event::Ready(session)
-        | Event::Done(session)
-        | Event::Resume(session)) = event
-        else {
-            return false;
-        };
-        self.sessions[session as usize].seat.is_over()
-    }
-
-    pub(super) fn begin_faults(&mut self) {
-        if let Some(at) = self.broken.as_ref().and_then(|one| one.outage.begins()) {
-            self.course.queue.push(at, Event::Faults);
-        }
-    }
-
-    /// A session sends a statement; false: it cannot, and has failed or waits in vain.
-    #[inline]
-    pub(super) fn can_send(&mut self, now: u64, number: u32) -> bool {
-        let Some(broken) = &mut self.broken else {
-            return true;
-        };
-        let is_up = broken.is_up(self.primary);
-        if !broken.outage.connects(now, self.primary, is_up) {
-            self.fail(now, number);
-            return false;
-        }
-        let seat = &mut self.sessions[number as usize].seat;
-        broken.outage.sent(now, number, seat.serial);
-        if !is_up || !broken.outage.is_theirs(self.primary) {
-            // Theirs has vanished, and nobody has noticed.
-            seat.standing = Standing::Lost;
-            return false;
-        }
-        true
-    }
-
-    /// A transaction has succeeded.
-    #[inline]
-    pub(super) fn note_success(&mut self, now: u64, started: u64) {
-        if let Some(broken) = &mut self.broken {
-            let degraded = (0..broken.seen.len()).any(|server| !broken.is_up(server));
-            broken.outage.succeeded(now, started, degraded);
-        }
-    }
-
     /// The server's end of every connection is gone. `known`: and its clients are told.
     fn drop_connections(&mut self, now: u64, known: bool) {
         self.close_connections(now, known);
@@ -216,20 +172,18 @@ impl Postgresql {
     }
 
     /// Looks at the timetable.
-    pub(super) fn look_at_faults(&mut self, now: u64) {
+    pub(super) fn take_faults(&mut self, now: u64) {
         while let Some(broken) = &mut self.broken
             && let Some(event) = broken.outage.due(now)
         {
             self.take_fault(now, event.node as usize, event.what);
         }
-        let serves = self.serves();
-        self.expire(now, self.primary, serves);
+        self.expire(now);
         for index in 0..self.servers.len() {
             self.advance(now, index);
             self.look_for_primary(now, index);
             self.end_promotion(now, index);
         }
-        self.course.queue.push(now + LOOK_NS, Event::Faults);
     }
 
     fn take_fault(&mut self, now: u64, node: usize, what: What) {
@@ -424,34 +378,5 @@ impl Postgresql {
     /// What the log holds to be replayed.
     pub(super) fn history(&mut self) -> History {
         self.changes.history.clone().unwrap_or_default()
-    }
-}
-
-impl Sessions for Postgresql {
-    fn outage(&mut self) -> Option<&mut Outage> {
-        self.broken.as_mut().map(|broken| &mut broken.outage)
-    }
-
-    fn seat(&mut self, session: u32) -> Option<&mut Seat> {
-        let session = self.sessions.get_mut(session as usize);
-        session.map(|session| &mut session.seat)
-    }
-
-    fn replaced(&mut self, session: u32) -> u32 {
-        self.sessions.push(super::Session {
-            kind: self.sessions[session as usize].kind,
-            ..super::Session::default()
-        });
-        self.sessions.len() as u32 - 1
-    }
-
-    fn try_again(&mut self, now: u64, session: u32, next: u32) {
-        let started = self.sessions[session as usize].started;
-        self.course.recorder.failed(now, started);
-        if let Some(next) = self.connections.leave(now) {
-            self.send(now, next);
-        }
-        let pause = pause_ns(&self.rules.load);
-        self.course.queue.push(now + pause, Event::Begin(next));
     }
 }

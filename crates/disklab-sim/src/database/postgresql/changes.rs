@@ -216,17 +216,10 @@ impl Changes {
         self.log
     }
 
-    /// Changes a row as an access does; returns the pages that changed. `indexed`: its indexes get an entry in any case.
+    /// Changes a row as an access does; returns the pages that changed.
     ///
     /// A session that [`wants_page`](Self::wants_page) has got one before.
-    pub fn row(
-        &mut self,
-        plan: &Plan,
-        access: &Access,
-        row: u64,
-        indexed: bool,
-        session: u32,
-    ) -> Changed {
+    pub fn row(&mut self, plan: &Plan, access: &Access, row: u64, session: u32) -> Changed {
         let layout = &plan.relations[access.relation as usize];
         let leaf = layout.leaf_of(row);
         let Some(page) = self.page_of(plan, access.relation, row) else {
@@ -255,7 +248,7 @@ impl Changes {
                     self.moved.insert((access.relation, row), target);
                     target
                 });
-                let entry = indexed || !stays;
+                let entry = access.indexed || !stays;
                 if entry {
                     self.write(leaf, layout.entry_bytes, leaf_image);
                 }

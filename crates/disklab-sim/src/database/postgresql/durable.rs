@@ -1,10 +1,10 @@
 //! What makes changes last: the log and its syncs, standbys, checkpoints, and Linux's write-back.
 
 use super::{EXPIRE_NS, FLUSH_AFTER, MESSAGE_BYTES, Postgresql};
-use crate::chance::work;
 use crate::database::postgresql::checkpoint::LOOK_NS;
 use crate::database::postgresql::event::Event;
 use crate::database::postgresql::server::CHECKPOINT_SYNC;
+use crate::database::sessions::Sessions;
 use crate::tail::Stretch;
 
 impl Postgresql {
@@ -26,7 +26,7 @@ impl Postgresql {
         if index != self.primary {
             let left = self.servers[index].link.send(now, now, MESSAGE_BYTES);
             self.servers[index].on_the_way.1.push_back(synced);
-            let way = self.paths.delay(index, self.primary);
+            let way = self.clients.paths.delay(index, self.primary);
             self.course
                 .queue
                 .push(left + way, Event::Confirmed(index as u32));
@@ -55,7 +55,7 @@ impl Postgresql {
             .link
             .send(now, now, bytes + MESSAGE_BYTES);
         self.servers[standby].on_the_way.0.push_back(synced);
-        let way = self.paths.delay(self.primary, standby);
+        let way = self.clients.paths.delay(self.primary, standby);
         self.course
             .queue
             .push(left + way, Event::Received(standby as u32));
@@ -67,7 +67,7 @@ impl Postgresql {
             return;
         }
         let cpu_ns = self.rules.parameters.commit_cpu_ns;
-        let span = work(&mut self.times, cpu_ns);
+        let span = self.clients.work(cpu_ns);
         let server = &mut self.servers[index];
         server.cores.serve(now, span);
         let position = server.on_the_way.0.pop_front().unwrap_or(0);
@@ -105,7 +105,7 @@ impl Postgresql {
             self.committing.pop_front();
             self.count_commit(now, number);
             self.note_acknowledged(number);
-            self.reply(now, number);
+            self.reply(now, now, number);
         }
     }
 
@@ -113,7 +113,7 @@ impl Postgresql {
     pub(super) fn count_commit(&mut self, now: u64, number: u32) {
         let log = &self.servers[self.primary].log;
         let (began, limited_ns, ended) = (log.began, log.limited_ns, log.ended);
-        let mark = self.sessions[number as usize].mark;
+        let mark = self.clients.mark(number);
         self.course
             .recorder
             .waited_for_disk(ended.clamp(mark, now) - mark);
@@ -123,8 +123,8 @@ impl Postgresql {
             (ended, Stretch::Disk),
             (now, Stretch::Network),
         ] {
-            let mark = self.sessions[number as usize].mark;
-            self.spend(at.clamp(mark, now), number, stretch);
+            let mark = self.clients.mark(number);
+            self.clients.spend(at.clamp(mark, now), number, stretch);
         }
     }
 

@@ -20,7 +20,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::Postgresql;
-use crate::chance::work;
 
 /// Pages for each that waits, and for the one that no longer does. **Source:** `RelationAddExtraBlocks`: `Min(512, lockWaiters * 20)`,
 /// and `LockWaiterCount` of lock.c, which counts who holds the lock as well.
@@ -185,7 +184,7 @@ impl Postgresql {
 
     /// Spends the CPU of a page that is added; false: the session is resumed when that is done.
     fn works_on_page(&mut self, now: u64, number: u32) -> bool {
-        let span = work(&mut self.times, self.rules.parameters.page_read_cpu_ns);
+        let span = self.clients.work(self.rules.parameters.page_read_cpu_ns);
         let done = self.servers[self.primary].cores.serve(now, span);
         if done > now {
             self.queue_resume(done, number);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::database::postgresql::files::FILE_BYTES;
 use crate::database::postgresql::fillorder::FillOrder;
 use crate::database::postgresql::packing::Packing;
-use crate::database::transactions::Kinds;
-use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Transaction};
+use crate::database::transactions::Script;
+use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Statement};
 
 /// Bytes of a page. **Source:** PostgreSQL's `BLCKSZ`.
 pub const PAGE_BYTES: u64 = 8192;
@@ -121,25 +121,8 @@ pub struct Access {
     pub draw: RowDraw,
     /// Bytes of a row that come into the log.
     pub log_bytes: u64,
-}
-
-/// One statement: a round trip of a client, unless it came with another.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// Bytes of request and answer.
-    pub bytes: u64,
-    /// Whether it came with the statement before.
-    pub inside: bool,
-    /// Whether it ends a transaction.
-    pub commits: bool,
-    /// Whether it changes a column that an index has, so that each index gets an entry.
+    /// Whether its statement changes a column that an index has, so that each index gets an entry.
     pub indexed: bool,
-    /// Under which of the names its latency is noted.
-    pub name: Option<u32>,
-    /// What it touches.
-    pub accesses: Range<u32>,
-    /// Rows that it reads, and those that it changes.
-    pub rows: (u64, u64),
 }
 
 /// Everything that does not change during a run.
@@ -147,14 +130,8 @@ pub struct Step {
 pub struct Plan {
     /// All relations.
     pub relations: Vec<Layout>,
-    /// All kinds of transaction.
-    pub kinds: Kinds,
-    /// All statements.
-    pub steps: Vec<Step>,
     /// All accesses.
     pub accesses: Vec<Access>,
-    /// Names in the answer, the kinds of transaction first.
-    pub names: Vec<String>,
     /// Whether anything is written.
     pub writes: bool,
     /// Pages of all relations.
@@ -166,10 +143,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a checked job, in a run that is `scale` times smaller, and its files with it. `by_key`: rows lie in the
-    /// order of their keys, not in that of the sessions that wrote them.
-    pub fn new(job: &PostgresqlJob, scale: u64, by_key: bool) -> Plan {
-        let transactions = &job.workload.transactions;
+    /// The plan of a checked job and what its clients send, in a run that is `scale` times smaller, and its files with it.
+    /// `by_key`: rows lie in the order of their keys, not in that of the sessions that wrote them.
+    pub fn new(job: &PostgresqlJob, scale: u64, by_key: bool) -> (Plan, Script) {
         let (mut relations, pages) = layouts(&job.tables);
         if by_key {
             relations
@@ -182,10 +158,7 @@ impl Plan {
         let growth = (pages / GROWTH_SHARE).max(LEAST_GROWTH);
         let mut plan = Plan {
             relations,
-            kinds: Kinds::default(),
-            steps: Vec::new(),
             accesses: Vec::new(),
-            names: transactions.iter().map(|t| t.name.clone()).collect(),
             writes: false,
             pages,
             growth: growth.min(room.saturating_sub(pages)).max(1),
@@ -194,10 +167,10 @@ impl Plan {
         plan.add_files((FILE_BYTES / PAGE_BYTES / scale).max(1));
         let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
         let numbers: BTreeMap<&str, u32> = numbers.collect();
-        for transaction in transactions {
-            plan.add_kind(transaction, &numbers, &job.tables);
-        }
-        plan
+        let script = Script::new(&job.workload.transactions, |statement| {
+            plan.lay_out(statement, &numbers, job)
+        });
+        (plan, script)
     }
 
     /// Files of so many pages each, those of rows and those of an index apart.
@@ -239,62 +212,47 @@ impl Plan {
         (file, self.file_starts[file], end.unwrap_or(self.pages))
     }
 
-    fn add_kind(
+    /// What a statement touches, and its CPU before its rows.
+    fn lay_out(
         &mut self,
-        transaction: &Transaction,
+        statement: &Statement,
         numbers: &BTreeMap<&str, u32>,
-        tables: &[Relation],
-    ) {
-        let first = self.steps.len() as u32;
-        for statement in &transaction.statements {
-            let from = self.accesses.len() as u32;
-            let mut rows = (0, 0);
-            let mut indexed = false;
-            for access in &statement.accesses {
-                let relation = numbers[access.table.as_str()];
-                let table = &tables[relation as usize];
-                let count = access.rows.max(1);
-                let whole = table.row_bytes.max(table.entry_bytes);
-                let writes = access.kind != AccessKind::Read;
-                if access.kind != AccessKind::Insert {
-                    rows.0 += u64::from(count);
-                }
-                if writes {
-                    rows.1 += u64::from(count);
-                }
-                indexed |= table.row_bytes == 0 && writes;
-                self.writes |= writes;
-                self.accesses.push(Access {
-                    relation,
-                    kind: access.kind,
-                    rows: count,
-                    draw: access.draw,
-                    log_bytes: u64::from(access.written_bytes.unwrap_or(whole)),
-                });
+        job: &PostgresqlJob,
+    ) -> (Range<u32>, u64) {
+        let from = self.accesses.len() as u32;
+        let (mut read, mut changed) = (0, 0);
+        let mut indexed = false;
+        for access in &statement.accesses {
+            let relation = numbers[access.table.as_str()];
+            let table = &job.tables[relation as usize];
+            let rows = access.rows.max(1);
+            let whole = table.row_bytes.max(table.entry_bytes);
+            let writes = access.kind != AccessKind::Read;
+            if access.kind != AccessKind::Insert {
+                read += u64::from(rows);
             }
-            let accesses = from..self.accesses.len() as u32;
-            let name = statement.reported_as.as_deref().map(|n| self.name(n));
-            for _ in 0..statement.times {
-                self.steps.push(Step {
-                    bytes: u64::from(statement.bytes),
-                    inside: statement.inside,
-                    commits: statement.commits,
-                    indexed,
-                    name,
-                    accesses: accesses.clone(),
-                    rows,
-                });
+            if writes {
+                changed += u64::from(rows);
             }
+            indexed |= table.row_bytes == 0 && writes;
+            self.writes |= writes;
+            self.accesses.push(Access {
+                relation,
+                kind: access.kind,
+                rows,
+                draw: access.draw,
+                log_bytes: u64::from(access.written_bytes.unwrap_or(whole)),
+                indexed: false,
+            });
         }
-        self.kinds.add(transaction, first..self.steps.len() as u32);
-    }
-
-    fn name(&mut self, name: &str) -> u32 {
-        let known = self.names.iter().position(|known| known == name);
-        known.unwrap_or_else(|| {
-            self.names.push(name.to_owned());
-            self.names.len() - 1
-        }) as u32
+        for access in &mut self.accesses[from as usize..] {
+            access.indexed = indexed;
+        }
+        let parameters = &job.parameters;
+        let cpu_ns = parameters.statement_cpu_ns
+            + read * parameters.row_read_cpu_ns
+            + changed * parameters.row_write_cpu_ns;
+        (from..self.accesses.len() as u32, cpu_ns)
     }
 }
 

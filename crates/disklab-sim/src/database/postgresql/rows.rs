@@ -15,7 +15,7 @@ impl Postgresql {
         let session = &mut self.sessions[number as usize];
         session.wanted = 0;
         session.there = 0;
-        let step = &self.plan.steps[session.step as usize];
+        let step = self.clients.step(number);
         if session.access >= step.accesses.end {
             return;
         }
@@ -50,7 +50,7 @@ impl Postgresql {
             RowDraw::Recent => match place.and_then(|at| session.recent.remove(at)) {
                 Some((_, row)) => row,
                 // A row of the terminal's own: of its warehouse, its district.
-                None => (u64::from(number) * rows / self.sessions.len() as u64) % rows,
+                None => (u64::from(number) * rows / self.clients.count() as u64) % rows,
             },
             RowDraw::Uniform => self.rows.below(rows),
             RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
@@ -126,7 +126,7 @@ impl Postgresql {
                 self.sessions[number as usize].there += 1;
                 continue;
             }
-            let end = self.step(number).accesses.end;
+            let end = self.clients.step(number).accesses.end;
             let session = &self.sessions[number as usize];
             if session.access >= end {
                 break;
@@ -230,8 +230,9 @@ impl Postgresql {
             next = std::mem::replace(&mut session.next, NOBODY);
             let since = session.since;
             self.course.recorder.waited_for_disk(now - since);
-            self.spend(passed.clamp(since, now), this, Stretch::Limits);
-            self.spend(now, this, Stretch::Disk);
+            self.clients
+                .spend(passed.clamp(since, now), this, Stretch::Limits);
+            self.clients.spend(now, this, Stretch::Disk);
             self.queue_resume(now, this);
         }
     }
@@ -264,10 +265,9 @@ impl Postgresql {
         if access.kind == AccessKind::Read {
             return;
         }
-        let indexed = self.plan.steps[session.step as usize].indexed;
         let changed = self
             .changes
-            .row(&self.plan, &access, session.number, indexed, number);
+            .row(&self.plan, &access, session.number, number);
         let session = &mut self.sessions[number as usize];
         session.wrote = true;
         session.lsn = self.changes.log;

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use disklab_units::random::Stream;
 
-use crate::database::transactions::Kinds;
+use crate::database::transactions::Script;
 use crate::filelayout::{PAGE_BYTES, Pages};
-use crate::job::{AccessKind, RowDraw, SqlJob, Table};
+use crate::job::{AccessKind, RowDraw, SqlJob, SqlParameters, Statement, Table};
 
 /// One tablet. Its blocks lie on its leader one after the other; followers are not read.
 ///
@@ -48,19 +48,6 @@ pub struct Access {
     pub written_bytes: u64,
 }
 
-/// One statement: a round trip of a client, unless it came with another.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// Bytes of request and answer.
-    pub bytes: u64,
-    /// Whether it came with the statement before.
-    pub inside: bool,
-    /// Under which of the names its latency is noted.
-    pub name: Option<u32>,
-    /// What it touches.
-    pub accesses: Range<u32>,
-}
-
 /// Everything that does not change during a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -68,14 +55,8 @@ pub struct Plan {
     pub tablets: Vec<Tablet>,
     /// All tables.
     pub tables: Vec<TablePlan>,
-    /// All kinds of transaction.
-    pub kinds: Kinds,
-    /// All statements.
-    pub steps: Vec<Step>,
     /// All accesses.
     pub accesses: Vec<Access>,
-    /// Names in the answer, the kinds of transaction first.
-    pub names: Vec<String>,
     /// Whether anything is written.
     pub writes: bool,
     /// Plain bytes of the tablets that each node leads.
@@ -87,18 +68,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a checked job, which is `scale` times smaller than the real one.
-    pub fn new(job: &SqlJob, scale: u64) -> Plan {
+    /// The plan of a checked job, which is `scale` times smaller than the real one, and what its clients send.
+    pub fn new(job: &SqlJob, scale: u64) -> (Plan, Script) {
         let block_bytes = u64::from(job.database.block_bytes);
         let stored = block_bytes * u64::from(job.database.compressed_permille) / 1000;
-        let transactions = &job.workload.transactions;
         let mut plan = Plan {
             tablets: Vec::new(),
             tables: Vec::new(),
-            kinds: Kinds::default(),
-            steps: Vec::new(),
             accesses: Vec::new(),
-            names: transactions.iter().map(|t| t.name.clone()).collect(),
             writes: false,
             ends: vec![0; job.cluster.nodes as usize],
             block_bytes,
@@ -112,10 +89,10 @@ impl Plan {
         }
         let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
         let numbers: BTreeMap<&str, u32> = numbers.collect();
-        for transaction in transactions {
-            plan.add_kind(transaction, &numbers);
-        }
-        plan
+        let script = Script::new(&job.workload.transactions, |statement| {
+            plan.lay_out(statement, &numbers, &job.parameters)
+        });
+        (plan, script)
     }
 
     fn add_table(&mut self, table: &Table) {
@@ -145,45 +122,32 @@ impl Plan {
         });
     }
 
-    fn add_kind(&mut self, transaction: &crate::job::Transaction, numbers: &BTreeMap<&str, u32>) {
-        let first = self.steps.len() as u32;
-        for statement in &transaction.statements {
-            let from = self.accesses.len() as u32;
-            for access in &statement.accesses {
-                let table = numbers[access.table.as_str()];
-                let rows = access.rows.max(1);
-                let row_bytes = self.tables[table as usize].row_bytes;
-                let written = access.written_bytes.map_or(row_bytes, u64::from);
-                let writes = access.kind != AccessKind::Read;
-                self.writes |= writes;
-                self.accesses.push(Access {
-                    table,
-                    kind: access.kind,
-                    rows,
-                    draw: access.draw,
-                    written_bytes: if writes { written * u64::from(rows) } else { 0 },
-                });
-            }
-            let accesses = from..self.accesses.len() as u32;
-            let name = statement.reported_as.as_deref().map(|n| self.name(n));
-            for _ in 0..statement.times {
-                self.steps.push(Step {
-                    bytes: u64::from(statement.bytes),
-                    inside: statement.inside,
-                    name,
-                    accesses: accesses.clone(),
-                });
-            }
+    /// What a statement touches, and the CPU of the SQL layer for it.
+    fn lay_out(
+        &mut self,
+        statement: &Statement,
+        numbers: &BTreeMap<&str, u32>,
+        parameters: &SqlParameters,
+    ) -> (Range<u32>, u64) {
+        let from = self.accesses.len() as u32;
+        for access in &statement.accesses {
+            let table = numbers[access.table.as_str()];
+            let rows = access.rows.max(1);
+            let row_bytes = self.tables[table as usize].row_bytes;
+            let written = access.written_bytes.map_or(row_bytes, u64::from);
+            let writes = access.kind != AccessKind::Read;
+            self.writes |= writes;
+            self.accesses.push(Access {
+                table,
+                kind: access.kind,
+                rows,
+                draw: access.draw,
+                written_bytes: if writes { written * u64::from(rows) } else { 0 },
+            });
         }
-        self.kinds.add(transaction, first..self.steps.len() as u32);
-    }
-
-    fn name(&mut self, name: &str) -> u32 {
-        let known = self.names.iter().position(|known| known == name);
-        known.unwrap_or_else(|| {
-            self.names.push(name.to_owned());
-            self.names.len() - 1
-        }) as u32
+        let count = statement.accesses.len() as u64;
+        let cpu_ns = parameters.statement_cpu_ns + count * parameters.message_cpu_ns;
+        (from..self.accesses.len() as u32, cpu_ns)
     }
 
     /// Draws the tablet of an access.
