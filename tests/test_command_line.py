@@ -49,7 +49,7 @@ def test_a_mistyped_command_is_told_from_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("commands", "unneeded"),
     [
-        # `--version`, completion, and whoever mistypes a command.
+        # What `--version` and completion in a shell load.
         ([], {"disklab.catalog", "disklab.engine", "disklab.spec"}),
         (["disk", "clean"], {"numpy", "polars", "disklab.spec.model", "disklab.results"}),
         (["predict", "rehearse", "measure", "probe"], {"scipy", "altair"}),

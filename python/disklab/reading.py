@@ -46,6 +46,10 @@ UNSAFE = re.compile(
 )
 """C0 but for tab and line feed, DEL, C1, what turns the direction of writing, surrogates."""
 
+RESOLVED = {"resolved": True}
+"""Context in which a spec is validated that was read before and comes from another process of ours:
+its rates and times are numbers by now, and the parts of a short form are all there."""
+
 Model = TypeVar("Model", bound=BaseModel)
 Parsed = TypeVar("Parsed")
 Name = Path | str | Inside

@@ -250,7 +250,7 @@ def test_it_reads_with_contrast_aa_and_by_keyboard_alone(
         found = tab.evaluate(CONTRAST)
         assert found["seen"] > 20
         assert found["low"] == []
-        # In one piece: the page draws itself anew while it is looked at.
+        # Label and outline are read in one call: between two, the page may replace the button.
         focused = """() => {
           const it = document.activeElement;
           return [it.textContent, getComputedStyle(it).outlineStyle];

@@ -479,11 +479,11 @@ class ServerJobs:
         what helps against what bounds them.
         """
         return Breaking(
-            self.delays, self.faults, partial(lever_of, less_log, levers), replaces=False
+            self.delays, self.faults, partial(_lever_of, less_log, levers), replaces=False
         )
 
 
-def lever_of(
+def _lever_of(
     less_log: str, levers: Mapping[str, Mapping[str, str]], resource: str, kind: str
 ) -> str:
     """Return what makes a recovery, or another rebuild, faster that `resource` bounds."""

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from disklab.errors import DisklabError, EngineError, MachineError, Problem, UserError
 from disklab.interrupts import ended_once, listen_to, passed_on
+from disklab.reading import RESOLVED
 
 # The socket between root's part and the caller's: whole JSON messages of a bounded size.
 
@@ -131,8 +132,6 @@ class Forms:
         if not isinstance(name, str) or name not in self.requests:
             listed = [*self.requests]
             raise MachineError(f"refused: {str(name)[:80]!r} is not a request; there are {listed}")
-        from disklab.spec.amounts import RESOLVED  # noqa: PLC0415 - `disk` needs no other file's rules
-
         try:
             return name, self.requests[name].validate_python(message.get("with"), context=RESOLVED)
         except (ValidationError, RecursionError) as error:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
+from disklab.reading import RESOLVED
 
 # What the sections of an experiment file share.
 
@@ -85,11 +86,6 @@ _BANDWIDTH_PATTERN = rf"\d+(\.\d+)?\s*({'|'.join(BANDWIDTHS)})/s"
 _BANDWIDTH = re.compile(rf"{_NUMBER}\s*({'|'.join(BANDWIDTHS)})/s", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 _SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
-
-
-RESOLVED = {"resolved": True}
-"""Context in which a spec is validated that was read before and comes from another process of ours:
-its rates and times are numbers by now, and the parts of a short form are all there."""
 
 
 def or_resolved(

@@ -26,8 +26,8 @@ from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
 from disklab.database_facts import names
 from disklab.names import NAME_RULE, is_name
+from disklab.reading import RESOLVED
 from disklab.spec.amounts import (
-    RESOLVED,
     Bytes,
     Count,
     Kept,
