@@ -1,9 +1,12 @@
-"""Cassandra of other publishers on other machines, on which nothing is fitted, and its page."""
+"""Databases of other publishers on other machines, on which nothing is fitted, and their pages."""
 
 from __future__ import annotations
+
+import pytest
 
 from scripts import abroad_page
 
 
-def test_the_page_shows_every_cell_as_it_is_predicted_now() -> None:
-    assert abroad_page.PAGE.read_text(encoding="utf-8").startswith(abroad_page.tables())
+@pytest.mark.parametrize("page", abroad_page.PAGES, ids=lambda page: str(page.name))
+def test_a_page_shows_every_cell_as_it_is_predicted_now(page: abroad_page.Page) -> None:
+    assert page.file.read_text(encoding="utf-8").startswith(abroad_page.tables(page))
