@@ -36,6 +36,23 @@ fn a_row_in_a_buffer_takes_the_way_there_and_back() {
 }
 
 #[test]
+fn rows_that_follow_a_found_one_cost_less_than_it() {
+    let of = |rows: u32, draw: RowDraw| {
+        let mut job = postgresql_job(AccessKind::Read, 1, 20 * SECOND, 1);
+        let server = postgresql(&mut job);
+        server.parameters.row_read_cpu_ns = 12_000;
+        server.parameters.scan_row_cpu_ns = 400;
+        let access = &mut server.workload.transactions[0].statements[0].accesses[0];
+        (access.rows, access.draw) = (rows, draw);
+        run(&job).latency_ms.mean
+    };
+    let one = of(1, RowDraw::Uniform);
+    close(of(101, RowDraw::Run) - one, 0.04, 0.02);
+    let rows = of(101, RowDraw::Uniform);
+    close(rows - one, 1.2, 0.02);
+}
+
+#[test]
 fn a_commit_waits_for_a_write_and_a_sync() {
     let report = run(&updates(1, 20 * SECOND, 2));
     close(report.latency_ms.mean, 2.2, 0.01);

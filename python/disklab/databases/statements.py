@@ -19,6 +19,9 @@ NS_PER_S = 1_000_000_000
 STATUS = "transaction status"
 """The table in which a distributed transaction is committed."""
 
+TEXT_BYTES, LINE_BYTES = 120, 60
+"""Of the column of sysbench's row, and of TPC-C's order line, that a range answers with."""
+
 COLUMN_BYTES = 20
 """A changed number: its value, key and time."""
 
@@ -195,7 +198,7 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     """
     rows = work.tables * work.rows_per_table
     many = Stored(stored.tablets * work.tables, stored.column_overhead_bytes)
-    tables = [many.table("sbtest", rows, 4 + 4 + 120 + 60, 3), stored.status()]
+    tables = [many.table("sbtest", rows, 4 + 4 + TEXT_BYTES + 60, 3), stored.status()]
     index = []
     if work.secondary_index:
         tables.append(many.table("k", rows, 4 + 4, 0))
@@ -203,19 +206,22 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     row: Any = "uniform" if work.rand_type == "uniform" else {"preferred": {"how": work.rand_type}}
     run: Any = "run" if work.rand_type == "uniform" else {"preferred_run": {"how": work.rand_type}}
     select = statement(
-        access("sbtest", "read", draw=row), times=statements, reported_as="select", row_bytes=120
+        access("sbtest", "read", draw=row),
+        times=statements,
+        reported_as="select",
+        row_bytes=TEXT_BYTES,
     )
     insert = statement(
         access("sbtest", "insert"), *index, times=statements, reported_as="insert", row_bytes=190
     )
-    text = update("sbtest", 120 + COLUMN_BYTES, draw=row)
+    text = update("sbtest", TEXT_BYTES + COLUMN_BYTES, draw=row)
     number = update("sbtest", COLUMN_BYTES, draw=row)
-    update_non_index = statement(text, reported_as="update", row_bytes=120)
+    update_non_index = statement(text, reported_as="update", row_bytes=TEXT_BYTES)
     update_index = statement(number, *index, reported_as="update")
     delete = statement(number, *index, reported_as="delete")
     count, counts = work.range_rows, work.statements or SysbenchStatements()
     scan = statement(
-        access("sbtest", "read", count, run), reported_as="range", row_bytes=count * 120
+        access("sbtest", "read", count, run), reported_as="range", row_bytes=count * TEXT_BYTES
     )
     reads = [*_often(select, counts.point_selects), *_often(scan, counts.ranges)]
     writes = [
@@ -332,7 +338,7 @@ def _new_order() -> list[Json]:
         statement(stock, row_bytes=ITEMS * 100),
         statement(new_stock, row_bytes=ITEMS * 40),
         statement(new_stock, times=ITEMS - 1, inside=True),
-        statement(access("order_line", "insert", ITEMS), row_bytes=ITEMS * 60),
+        statement(access("order_line", "insert", ITEMS), row_bytes=ITEMS * LINE_BYTES),
         COMMIT,
     ]
 
@@ -354,7 +360,7 @@ def _order_status() -> list[Json]:
     return [
         *_CUSTOMER_BY_NAME,
         statement(access("order of customer", "read"), access("oorder", "read")),
-        statement(access("order_line", "read", ITEMS, "run"), row_bytes=ITEMS * 60),
+        statement(access("order_line", "read", ITEMS, "run"), row_bytes=ITEMS * LINE_BYTES),
         COMMIT_READS,
     ]
 

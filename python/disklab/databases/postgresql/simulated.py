@@ -249,10 +249,15 @@ def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scal
 
 def _scan_cpu(spec: ClusterTrial) -> Json:
     """Return what each further row of a scan costs a backend; empty: there are no scans."""
-    operations, dataset = spec.workload.operations, spec.dataset
-    if operations is None or dataset is None or not operations.scan:
+    work, dataset = spec.workload, spec.dataset
+    if work.sysbench is not None:
+        bytes_ = statements.TEXT_BYTES
+    elif work.tpcc is not None:
+        bytes_ = statements.LINE_BYTES
+    elif work.operations is not None and dataset is not None and work.operations.scan:
+        bytes_ = dataset.columns * dataset.column_bytes
+    else:
         return {}
-    bytes_ = dataset.columns * dataset.column_bytes
     return {"scan_row_cpu_ns": SCAN_ROW_CPU_NS + bytes_ * SCAN_BYTE_CPU_PS // 1000}
 
 

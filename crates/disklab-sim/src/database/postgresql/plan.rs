@@ -220,7 +220,7 @@ impl Plan {
         job: &PostgresqlJob,
     ) -> (Range<u32>, u64) {
         let from = self.accesses.len() as u32;
-        let (mut read, mut changed) = (0, 0);
+        let (mut read, mut further, mut changed) = (0, 0, 0);
         let mut indexed = false;
         for access in &statement.accesses {
             let relation = numbers[access.table.as_str()];
@@ -229,7 +229,11 @@ impl Plan {
             let whole = table.row_bytes.max(table.entry_bytes);
             let writes = access.kind != AccessKind::Read;
             if access.kind != AccessKind::Insert {
-                read += u64::from(rows);
+                // Of a run the first row is found, the others follow it in the index.
+                let runs = matches!(access.draw, RowDraw::Run | RowDraw::PreferredRun { .. });
+                let found = if runs { 1 } else { rows };
+                read += u64::from(found);
+                further += u64::from(rows - found);
             }
             if writes {
                 changed += u64::from(rows);
@@ -251,6 +255,7 @@ impl Plan {
         let parameters = &job.parameters;
         let cpu_ns = parameters.statement_cpu_ns
             + read * parameters.row_read_cpu_ns
+            + further * parameters.scan_row_cpu_ns
             + changed * parameters.row_write_cpu_ns;
         (from..self.accesses.len() as u32, cpu_ns)
     }
