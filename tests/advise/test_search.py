@@ -147,6 +147,14 @@ def test_a_size_that_retires_is_offered_to_those_who_name_it_alone() -> None:
     assert {one.vm for one in named.candidates} == {"azure/Standard_L8s_v2"}
 
 
+def test_a_confidential_size_is_offered_to_those_who_name_it_alone() -> None:
+    found = looked_through(POSTGRESQL)
+    assert not any("_DC" in one.vm for one in found.candidates)
+    assert any("for confidential computing" in reason for reason in found.refused)
+    named = looked_through(POSTGRESQL, "DC16as_v5")
+    assert {one.vm for one in named.candidates} == {"azure/Standard_DC16as_v5"}
+
+
 def small() -> Question:
     asked = {"read": 0.5, "write": 0.5, "rows": 500_000_000, "row": 500, "rate": 4000}
     told = FILE.format(**asked, p99=10, room=0, compaction="leveled")

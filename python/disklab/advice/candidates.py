@@ -241,8 +241,8 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
         words = _vm_words(question, catalog)
         if vm.vendor != vendor or not _named(f"{vm.name} {vm.series_name}", words):
             continue
-        if vm.series.retires is not None and not _exactly(vm.name, question.wanted):
-            found.refused[f"the VM size retires on {vm.series.retires}"] += 1
+        if (why := _not_offered(vm)) is not None and not _exactly(vm.name, question.wanted):
+            found.refused[f"the VM size {why}"] += 1
             continue
         price = vm_price(catalog, vm.name, region=question.region, terms=question.terms)
         if isinstance(price, NoPrice):
@@ -253,6 +253,13 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
                 found.ruled_out[named(vm.name, Disks("any disks", ""), shop.settings)] = CPU_LOW
             else:
                 yield vm
+
+
+def _not_offered(vm: VmEntry) -> str | None:
+    """Return why a VM size is for those alone who name it."""
+    if vm.series.retires is not None:
+        return f"retires on {vm.series.retires}"
+    return "is for confidential computing" if vm.series.confidential else None
 
 
 def _vm_words(question: Question, catalog: Catalog) -> list[str]:

@@ -345,6 +345,8 @@ class SeriesFacts(Facts):
     uncached_mb_bytes: int = 1_000_000
     retires: str | None = None
     """The day on which the vendor takes its machines away, so that nobody should buy them now."""
+    confidential: bool = False
+    """Their memory is encrypted and they start from images made for that: bought on purpose only."""
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
     notes: list[str] = []
