@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from disklab import spec
-from disklab.cli.advise import beside
+from disklab.cli.advise import beside, progress
 from disklab.results import Run
 from disklab.spec import bundled
 
@@ -170,3 +170,14 @@ def test_disks_are_bought_by_storage_alone(tmp_path: Path) -> None:
     assert told["answer"][0].startswith("Disks: local NVMe of 3 x L8s_v3 keep 1 ms (storage's ")
     assert first["outcome"] == "met"
     assert first["storage_ms"] <= 1 < first["latency_ms"]["p99"]
+
+
+def test_kill_ends_a_search_with_the_cheapest_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), progress() as tell:
+        tell("simulating quick", 3, "1 x E8s_v5 with P30, 500 USD a month")
+        tell("simulating quick", 4, "")
+        raise KeyboardInterrupt
+    assert "full fidelity: 1 x E8s_v5 with P30, 500 USD a month" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), progress():
+        raise KeyboardInterrupt
+    assert "nothing that keeps the promise was found so far" in capsys.readouterr().err

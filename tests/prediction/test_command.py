@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +259,21 @@ def test_one_rule_that_refuses_all_cells_is_told_once(tmp_path: Path) -> None:
     assert told.count("refused: ") == 1
     assert "5 more refusals at" in " ".join(told.split())
     assert "No answer" not in told
+
+
+def test_kill_ends_a_prediction_as_ctrl_c_does(tmp_path: Path) -> None:
+    """`timeout` and a job's end in CI send SIGTERM, which used to end it without a word."""
+    program = [shutil.which("disklab") or "disklab", "predict", "cassandra-vm-types", "--jobs", "1"]
+    log = tmp_path / "log"
+    with (
+        log.open("w") as stream,
+        subprocess.Popen(program, cwd=tmp_path, stdout=stream, stderr=stream) as running,
+    ):
+        while running.poll() is None and not any(
+            file.stat().st_size for file in tmp_path.rglob("trials.jsonl")
+        ):
+            time.sleep(0.05)
+        running.terminate()
+        running.wait(60)
+    assert running.returncode == 130, log.read_text()
+    assert "interrupted: " in log.read_text()

@@ -40,6 +40,7 @@ from disklab.cli.experiment_new import P99, Copies, Nodes, Row
 from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
+from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
 from disklab.results.required import Kept, Outcome
 from disklab.spec import bundled
@@ -137,6 +138,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.advice.page import write as write_page  # noqa: PLC0415
     from disklab.advice.question import question_of  # noqa: PLC0415
 
+    # `kill` and `timeout` end it as Ctrl-C does: what was found is told.
+    end_as_ctrl_c()
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, nodes, copies, data, row, reads, writes, p99),
@@ -226,8 +229,9 @@ def progress() -> Iterator[Any]:
         with bar:
             yield tell
     except KeyboardInterrupt:
-        if best_so_far:
-            warn(f"interrupted; the cheapest so far, not yet at full fidelity: {best_so_far}")
+        cheapest = "the cheapest so far, not yet at full fidelity: "
+        nothing = "nothing that keeps the promise was found so far"
+        warn(f"interrupted; {cheapest + best_so_far if best_so_far else nothing}")
         raise
 
 

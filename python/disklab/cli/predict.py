@@ -23,6 +23,7 @@ from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import Check, code_of_run, console, needs_promise, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
+from disklab.interrupts import end_as_ctrl_c
 from disklab.report import wording
 from disklab.results import DEFAULT_OUT, Run, TrialResult
 from disklab.results.required import Kept, Outcome, judged
@@ -101,6 +102,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.prediction.register import read_register  # noqa: PLC0415
     from disklab.prediction.uncertain import read_ranged  # noqa: PLC0415
 
+    # `kill` and `timeout` end it as Ctrl-C does: its folder says so.
+    end_as_ctrl_c()
     check_against(against)
     known = read_register(check_register) if check_register else None
     with fio_files.as_experiment(experiment, disk, vm, caching, write) as file:
