@@ -173,11 +173,15 @@ def test_disks_are_bought_by_storage_alone(tmp_path: Path) -> None:
 
 
 def test_kill_ends_a_search_with_the_cheapest_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), progress() as tell:
-        tell("simulating quick", 3, "1 x E8s_v5 with P30, 500 USD a month")
-        tell("simulating quick", 4, "")
-        raise KeyboardInterrupt
+    def killed_after(*bests: str) -> None:
+        with progress() as tell:
+            for best in bests:
+                tell("simulating quick", 3, best)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed_after("1 x E8s_v5 with P30, 500 USD a month", "")
     assert "full fidelity: 1 x E8s_v5 with P30, 500 USD a month" in capsys.readouterr().err
-    with pytest.raises(KeyboardInterrupt), progress():
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        killed_after("")
     assert "nothing that keeps the promise was found so far" in capsys.readouterr().err

@@ -346,7 +346,7 @@ class SeriesFacts(Facts):
     retires: str | None = None
     """The day on which the vendor takes its machines away, so that nobody should buy them now."""
     confidential: bool = False
-    """Their memory is encrypted and they start from images made for that: bought on purpose only."""
+    """Their memory is encrypted, and they start from images made for that: bought on purpose."""
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
     notes: list[str] = []
