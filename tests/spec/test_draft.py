@@ -6,7 +6,9 @@ import io
 import json
 import os
 import pty
+import re
 import select
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +113,34 @@ def test_what_does_not_fit_is_told_of_the_option_and_no_line(tmp_path: Path) -> 
     words = new(str(file), "--disks", "azure/P40", "--data", "1TB", code=2).stderr
     assert words.startswith("error: --data: 1G: 1000000000 rows")
     assert not file.exists()
+
+
+def test_a_file_of_which_no_cell_can_be_is_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    words = new(str(file), "--disks", "local", "--disks", "azure/P40", "--data", "1TB", code=2)
+    local, attached = words.stderr.splitlines()
+    assert local.startswith("error: --data: 1G: 1000000000 rows")
+    assert "local of azure/Standard_L8s_v3 holds 80 GiB" in local
+    assert "azure/P40 of azure/Standard_L8s_v3 holds 2 TiB" in attached
+    assert not file.exists()
+
+
+def test_all_data_have_a_unit(tmp_path: Path) -> None:
+    """100 bytes would be one row, whose disk is never read."""
+    words = new(str(tmp_path / "one.yaml"), "--data", "100", code=2).stderr
+    assert words == "error: --data: 100: has no unit; write 100GB, or 100B for bytes\n"
+    asked = disklab("advise", "--data", "100", "--reads", "2000", "--p99", "10")
+    assert (asked.returncode, asked.stderr) == (2, words)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/cli.md"])
+def test_what_the_pages_ask_for_can_be(page: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    examples = re.findall(r"--disks \w+ --disks '[^']+' --data \w+", text)
+    assert examples
+    for number, options in enumerate(examples):
+        file = str(tmp_path / f"{number}.yaml")
+        assert not json.loads(new(file, *shlex.split(options), "--json").stdout)["refused"]
 
 
 BOTH = ("--caching", "None", "--caching", "ReadOnly")

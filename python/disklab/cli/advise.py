@@ -138,8 +138,6 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.advice.page import write as write_page  # noqa: PLC0415
     from disklab.advice.question import question_of  # noqa: PLC0415
 
-    # `kill` and `timeout` end it as Ctrl-C does: what was found is told.
-    end_as_ctrl_c()
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, nodes, copies, data, row, reads, writes, p99),
@@ -204,7 +202,9 @@ def quiet(event: Event) -> None:
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """Yield a listener that shows what is done, on a terminal."""
+    """Yield a listener that shows what is done, on a terminal; what was found when it is killed."""
+    # `kill` and `timeout` end it as Ctrl-C does.
+    end_as_ctrl_c()
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

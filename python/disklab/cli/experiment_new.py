@@ -130,7 +130,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     writes over a file.
 
     Examples: [bold]disklab experiment new mine.yaml[/bold],
-    [bold]disklab experiment new mine.yaml --disks local --disks '4 x azure/P30' --data 2TB[/bold]
+    [bold]disklab experiment new mine.yaml --disks nvme --disks '4 x azure/P30' --data 500GB[/bold]
     """
     if os.path.exists(file):
         rule = "is there already, and nothing is written over"
@@ -175,6 +175,9 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     except UserError as error:
         # The draft was not written, so name the options instead of its lines.
         raise UserError(*map(by_option, error.problems)) from None
+    refused = [trial.refused for trial in cells if trial.refused is not None]
+    if len(refused) == len(cells):
+        raise UserError(*map(by_option, refused))
     write_new(file, text)
     tell(file, cells, as_json=json)
 
@@ -204,15 +207,15 @@ def tell(file: Path, cells: Sequence[spec.Trial], *, as_json: bool) -> None:
     """Print what was written, which cells cannot be, and the next command."""
     following = f"disklab predict {file} --fidelity quick"
     if as_json:
-        print_json({"ok": True, "file": str(file), "trials": len(cells), "next": following})
+        refused = [str(trial.refused) for trial in cells if trial.refused is not None]
+        summary = {"trials": len(cells), "refused": refused, "next": following}
+        print_json({"ok": True, "file": str(file), **summary})
         return
     out = console()
     out.print(f"{file}: {len(cells)} cell{'s' if len(cells) != 1 else ''}", markup=False)
     for trial in cells:
         if trial.refused is not None:
             out.print(f"refused: {trial.refused}", markup=False, highlight=False)
-    if all(trial.refused is not None for trial in cells):
-        following = f"change the file, then: disklab experiment check {file}"
     out.print(f"next: {following}", markup=False, highlight=False)
 
 
@@ -297,8 +300,12 @@ def caching_of(text: str) -> Caching:
 
 
 def amount(place: str, text: str, *, example: str = "50GB") -> int:
-    """Read a size in bytes of at least one."""
+    """Read a size in bytes of at least one; of all data with its unit."""
     way_out = f"write for example {example}"
+    if place == "--data" and text.strip().isdecimal():
+        raise UserError(
+            Problem(place, text, "has no unit", f"write {text}GB, or {text}B for bytes")
+        )
     try:
         found = parse_bytes(text)
     except ValueError as error:
