@@ -170,6 +170,13 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
         )
     check_names(wish)
     text = draft(wish)
+    cells = cells_of(text, file)
+    write_new(file, text)
+    tell(file, cells, as_json=json)
+
+
+def cells_of(text: str, file: Path) -> Sequence[spec.Trial]:
+    """Return the cells of a draft, one of which can be. Raises UserError that names options."""
     try:
         cells = spec.parse(text, file).trials("predict")
     except UserError as error:
@@ -177,9 +184,8 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(*map(by_option, error.problems)) from None
     refused = [trial.refused for trial in cells if trial.refused is not None]
     if len(refused) == len(cells):
-        raise UserError(*map(by_option, refused))
-    write_new(file, text)
-    tell(file, cells, as_json=json)
+        raise UserError(*(by_option(problem) for cell in refused for problem in cell.problems))
+    return cells
 
 
 OPTION_OF = {
