@@ -192,6 +192,12 @@ def test_sysbench_in_memory_is_held_by_cpu_or_commits() -> None:
     )
 
 
+def test_further_rows_of_sysbench_s_ranges_cost_less_than_found_ones() -> None:
+    costs = job(SYSBENCH)["parameters"]
+    # 270 ns a row, 0.59 ns each of 120 bytes, beside 12 us for a row that is found.
+    assert costs["scan_row_cpu_ns"] == pytest.approx(costs["row_read_cpu_ns"] * 340 / 12_000, abs=1)
+
+
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [("E", {"scan", "insert"}), ("F", {"read", "read_modify_write"})],
