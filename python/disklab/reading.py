@@ -78,9 +78,7 @@ HOSTS = Kind("a hosts file", MIB, "name a hosts file")
 CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")
 PART = Kind("a file of the package", MIB, "install disklab again")
-PRICES = Kind(
-    "a price list", 512 * MIB, "name a smaller list, such as that of one region", 64 * 1024
-)
+PRICES = Kind("a price list", 512 * MIB, "name a vendor's list of one region", 64 * 1024)
 REGISTER = Kind("a register of predictions", 64 * MIB, "name a file of `predict --register`")
 IMPORTED = Kind("a file of results", 16 * MIB, "give its path")
 COMMAND_RUN = Kind("a run of a command", MIB, "write one by `disklab run --json ... > base.json`")

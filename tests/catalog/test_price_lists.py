@@ -267,6 +267,11 @@ def test_other_files_are_refused(tmp_path: Path, content: str, rule: str) -> Non
         read(path, CATALOG)
 
 
+def test_a_list_that_is_not_there_is_not_called_too_large(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file or directory; name a vendor's list"):
+        read(tmp_path / "azure.json", CATALOG)
+
+
 def test_the_command_writes_a_catalogue_file_and_never_over_one(tmp_path: Path) -> None:
     path, out = tmp_path / "list.json", tmp_path / "mine.yaml"
     path.write_text(json.dumps(AZURE))
