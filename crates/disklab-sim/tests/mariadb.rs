@@ -115,6 +115,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             replication: Replication::Alone,
             applier_threads: 1,
             binlog_volume: None,
+            binlog_journal_writes: 0,
             doublewrite: true,
             io_capacity: 200,
             io_capacity_max: 2000,
@@ -256,6 +257,22 @@ fn a_commit_waits_for_the_redo_log_and_then_for_the_binary_log() {
 }
 
 #[test]
+fn a_binary_log_that_grows_waits_for_the_file_systems_journal() {
+    let mut plain = job(writes(), 1, 800);
+    let server = settings(&mut plain);
+    server.parameters.commit_cpu_ns = 0;
+    let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
+    latency.write = Distribution::constant(3 * MS);
+    let mut ext4 = plain.clone();
+    settings(&mut ext4).database.binlog_journal_writes = 2;
+    close(
+        run(&ext4).latency_ms.mean - run(&plain).latency_ms.mean,
+        6.0,
+        0.1,
+    );
+}
+
+#[test]
 fn every_tenth_group_of_commits_waits_for_the_binary_log() {
     let mut each = job(writes(), 1, 800);
     let server = settings(&mut each);
@@ -330,11 +347,12 @@ fn a_node_of_galera_that_cannot_keep_up_holds_commits_up() {
 
 #[test]
 fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
-    let all = job(writes(), 1, 800);
+    let mut all = job(writes(), 1, 800);
+    // So large that its age has no page written.
+    settings(&mut all).database.log_file_bytes = 8 << 30;
     let mut none = all.clone();
     let database = &mut settings(&mut none).database;
     (database.syncs_redo, database.sync_binlog) = (false, 0);
-    // Pages that are flushed are the same per transaction, but for those of a longer run.
     let mut without = none.clone();
     settings(&mut without).database.writes_binlog = false;
     let (all, none, without) = (run(&all), run(&none), run(&without));
@@ -455,6 +473,28 @@ fn the_first_row_of_a_leaf_is_found_by_the_leaf_before() {
     // Three rows to a leaf, and next to none of the leaves is in the pool.
     settings(&mut job).tables[0].row_bytes = 4126;
     close(run(&job).telemetry.read_ios_per_operation, 4.0 / 3.0, 0.02);
+}
+
+#[test]
+fn leaves_that_several_sessions_filled_are_emptier_and_more() {
+    let mut select = access("sbtest", AccessKind::Read, 1, None);
+    select.draw = RowDraw::Uniform;
+    let mut job = job(vec![statement(1, false, vec![select])], 4, 32);
+    let table = &mut settings(&mut job).tables[0];
+    (table.row_bytes, table.fill_sessions) = (4126, 32);
+    // Our server has 2.25 such rows to a leaf: the search for one of them goes through another leaf first.
+    close(
+        run(&job).telemetry.read_ios_per_operation,
+        1.0 + 1.0 / 2.25,
+        0.03,
+    );
+    close(
+        without(Mechanism::FillOrder, &job)
+            .telemetry
+            .read_ios_per_operation,
+        4.0 / 3.0,
+        0.02,
+    );
 }
 
 /// Writes for 30 s of several servers, to which something happens; each second's completed transactions.

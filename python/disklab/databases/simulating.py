@@ -49,6 +49,8 @@ CLIENT_TIMEOUT_S = 12.0
 
 AS_LEFT = "as-left"
 
+JOURNAL_WRITES = {"xfs": 1, "ext4": 2}
+"""Of a sync that changes metadata: XFS's log; ext4's transaction, then its commit record."""
 HOST_CACHE = {"empty": "cold", "written": "written", "warm": "warm", AS_LEFT: AS_LEFT}
 
 

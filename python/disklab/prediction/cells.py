@@ -13,6 +13,7 @@ from disklab.databases.calibration import Calibration, package_calibration
 from disklab.databases.registry import simulated_of
 from disklab.databases.simulating import (
     HOST_CACHE,
+    JOURNAL_WRITES,
     NS_PER_S,
     PPM,
     REHEARSE,
@@ -69,8 +70,6 @@ def device_job(spec: DeviceTrial) -> Job:
     }
 
 
-JOURNAL_WRITES = {"xfs": 1, "ext4": 2}
-"""Of a sync that changes metadata: XFS's log; ext4's transaction, then its commit record."""
 READ_AHEAD_BYTES = 128 * 1024
 """Of a sequential reader, where the file says nothing. **Source:** Linux's `VM_READAHEAD_PAGES`."""
 

@@ -130,7 +130,7 @@ fn check_tables(rules: &mut Rules, job: &MariadbJob) {
             "use shorter rows",
         );
     }
-    let (_, pages) = trees(&job.tables);
+    let (_, pages) = trees(&job.tables, false);
     let volumes = &job.cluster.host.volumes;
     let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
     let size = volume.map_or(0, |volume| volume.size_bytes);

@@ -13,12 +13,10 @@
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
 //! **Divergence:** no lock on a row is waited for, pages do not split, purge does no work, nothing is read ahead; an insert goes to a
 //! page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
-//! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19, 2026-11-27, sysbench, a pool of 128 MiB over 450 MiB): reads of point selects and
-//! read-only transactions 3 % too few; reads of a write-only transaction of one thread within 12 %, its bytes written within 10 %; with eight
-//! threads reads a third and bytes written a quarter too few (take writes as an upper bound). **Probably** by purge: held back by an open snapshot while
-//! 3,702 transactions of eight threads ran, it read 9,620 pages when it was let go, 2.6 a transaction beside the 5.2 of the transactions
-//! (10.11.19, 2026-11-28, 400,000 rows beside 32 MiB): one thread's purge finds its pages in the pool, one that lags reads them again. The journal of the file system is not
-//! written.
+//! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28).
+//! Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of point selects and read-only transactions 3 % too few; reads of a write-only
+//! transaction of one thread within 12 %, its bytes written within 10 %; with eight threads reads a third and bytes written a quarter too few.
+//! Of the file systems' journals that of the binary log alone is written.
 
 mod applier;
 mod broken;
@@ -26,6 +24,7 @@ mod commits;
 mod copies;
 mod event;
 mod flushing;
+mod leaves;
 mod log;
 mod peers;
 mod plan;
@@ -147,7 +146,7 @@ impl Model for Mariadb {
     fn new(job: &MariadbJob, setting: &Setting) -> Result<Mariadb, Refusal> {
         let Setting { scale, seed, .. } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
-        let (plan, script) = Plan::new(job);
+        let (plan, script) = Plan::new(job, has_not(Mechanism::FillOrder));
         let storage = storage(job, &plan, setting)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
@@ -463,9 +462,8 @@ impl Mariadb {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
             let segment = self.rows.below(UNDO_PAGES / 2) * 2;
             for page in [segment, segment + 1] {
-                let page = (self.plan.pages + page) as u32;
-                if !self.pool.holds(page) && self.pool.free() > self.reading.len() as u32 {
-                    let now = self.course.queue.now();
+                let (page, now) = ((self.plan.pages + page) as u32, self.course.queue.now());
+                if !self.pool.find(now, page) && self.pool.free() > self.reading.len() as u32 {
                     self.pool.take(now, page);
                 }
                 if self.pool.holds(page) {

@@ -58,6 +58,10 @@ pub struct MariadbSettings {
     /// Name of the volume with the binary log; absent: that of the redo log.
     #[serde(default)]
     pub binlog_volume: Option<String>,
+    /// Writes of the file system's journal behind those of the binary log, one after the other: a sync of a file that has grown
+    /// logs its size. The redo log's file has its size from the start.
+    #[serde(default)]
+    pub binlog_journal_writes: u32,
     /// `innodb_doublewrite`.
     pub doublewrite: bool,
     /// `innodb_io_capacity`.

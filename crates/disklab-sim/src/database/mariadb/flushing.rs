@@ -30,8 +30,8 @@ const BATCHES: usize = 2;
 const DEPTH: u64 = 128;
 /// How often the cleaner decides by the age of the log. **Source:** `buf_flush_page_cleaner`.
 pub const ROUND_NS: u64 = 1_000_000_000;
-/// Rounds over which it smooths. **Source:** `innodb_flushing_avg_loops`.
-const SMOOTHING: u64 = 30;
+/// Rounds after which it looks at its rates again. **Source:** `innodb_flushing_avg_loops`.
+const AVERAGED_ROUNDS: u64 = 30;
 /// Below this part of the log's size, in percent, age does not count. **Source:** `innodb_adaptive_flushing_lwm`.
 const LOW_WATER_PCT: u64 = 10;
 /// What of the file may be between a page's first change and the end of the log, in permille.
@@ -51,6 +51,18 @@ struct Batch {
     pages: Vec<(u32, bool)>,
     copies_left: u32,
     pages_left: u32,
+}
+
+/// What the cleaner goes by: bytes of the log and pages in a round, of which it looks at once in many.
+///
+/// **Source:** `page_cleaner_flush_pages_recommendation`, which counts pages of the list of changes alone, none that leave the pool.
+#[derive(Debug, Default)]
+struct Averages {
+    rounds: u64,
+    /// Where the log ended when they were made.
+    from: u64,
+    log_rate: u64,
+    page_rate: u64,
 }
 
 /// What is on its way to the disk.
@@ -73,8 +85,8 @@ pub(super) struct Flushing {
     placing: VecDeque<Batch>,
     under_way: u64,
     leaving: u32,
-    /// Of the last round: end of the log, and what rounds smooth.
-    round: (u64, u64, u64),
+    averages: Averages,
+    /// Pages written for the age of the log since its averages were made.
     written: u64,
     unsynced: bool,
 }
@@ -95,7 +107,7 @@ impl Flushing {
             placing: VecDeque::new(),
             under_way: 0,
             leaving: 0,
-            round: (0, 0, 0),
+            averages: Averages::default(),
             written: 0,
             unsynced: false,
         }
@@ -352,7 +364,7 @@ impl Mariadb {
         let (page, leaves) = (number >> 1, number & 1 == 1);
         let flushing = &mut self.flushing;
         flushing.under_way -= 1;
-        flushing.written += 1;
+        flushing.written += u64::from(!leaves);
         flushing.unsynced = true;
         self.is_writing[page as usize] = false;
         if leaves {
@@ -382,11 +394,15 @@ impl Mariadb {
 impl Flushing {
     /// How many pages the age of the log, and its pace, ask for in this round.
     fn wanted(&mut self, end: u64, age: u64) -> u64 {
-        let (before, log_rate, page_rate) = self.round;
-        let smooth = |old: u64, new: u64| old - old / SMOOTHING + new / SMOOTHING;
-        let log_rate = smooth(log_rate, end - before);
-        let page_rate = smooth(page_rate, std::mem::take(&mut self.written));
-        self.round = (end, log_rate, page_rate);
+        let averages = &mut self.averages;
+        averages.rounds += 1;
+        if averages.rounds == AVERAGED_ROUNDS {
+            let written = std::mem::take(&mut self.written);
+            averages.log_rate = (averages.log_rate + (end - averages.from) / AVERAGED_ROUNDS) / 2;
+            averages.page_rate = (averages.page_rate + written / AVERAGED_ROUNDS) / 2;
+            (averages.rounds, averages.from) = (0, end);
+        }
+        let (log_rate, page_rate) = (averages.log_rate, averages.page_rate);
         if age < self.most_age * LOW_WATER_PCT / 100 {
             return 0;
         }

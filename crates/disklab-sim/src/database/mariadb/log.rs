@@ -1,4 +1,5 @@
-//! A log that commits wait for, redo or binary: whole blocks, the last one of the sync before once more, then a sync.
+//! A log that commits wait for, redo or binary: whole blocks, the last one of the sync before once more, then a sync. A binary log
+//! grows, so that each of its syncs has the file system log its size, too.
 //!
 //! **Source:** `log_t::write_up_to` (log0log.cc) of MariaDB 10.11, whose writes were of blocks of 4 KiB here;
 //! `MYSQL_BIN_LOG::trx_group_commit_leader` (log.cc). Held against our server (2026-11-27, sysbench write-only, one thread): 1,906 B of redo
@@ -28,6 +29,9 @@ pub struct Log {
     synced: u64,
     syncing_to: Option<u64>,
     writes_left: u32,
+    /// Writes of the file system's journal behind those of a sync, and those left of the one under way.
+    journal_writes: u32,
+    journal_left: u32,
     /// Sessions that wait, with the position.
     pub waiting: VecDeque<(u64, u32)>,
     syncs: bool,
@@ -39,8 +43,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log, `number` of the server's, in a part of a volume: first byte and length.
-    pub fn new(number: u32, volume: VolumeId, space: (u64, u64), period: u32) -> Log {
+    /// An empty log, `number` of the server's, in a part of a volume: first byte and length. It is synced with each `period`
+    /// groups, and each sync has so many writes of the file system's journal.
+    pub fn new(
+        number: u32,
+        volume: VolumeId,
+        space: (u64, u64),
+        (period, journal_writes): (u32, u32),
+    ) -> Log {
         Log {
             node: 0,
             number,
@@ -50,6 +60,8 @@ impl Log {
             synced: 0,
             syncing_to: None,
             writes_left: 0,
+            journal_writes,
+            journal_left: 0,
             waiting: VecDeque::new(),
             syncs: true,
             period,
@@ -89,6 +101,7 @@ impl Log {
             return;
         }
         self.syncs = syncs;
+        self.journal_left = if syncs { self.journal_writes } else { 0 };
         (self.began, self.syncing_to) = (now, Some(self.end));
         let (start, length) = self.space;
         let mut at = self.synced / BLOCK_BYTES * BLOCK_BYTES;
@@ -101,8 +114,19 @@ impl Log {
             at += bytes;
         }
         if self.writes_left == 0 {
-            self.submit(now, Op::Flush, (0, 0), storage, ios);
+            self.finish_sync(now, storage, ios);
         }
+    }
+
+    /// The data are written: the next write of the journal, or the sync itself.
+    fn finish_sync(&mut self, now: u64, storage: &mut Storage, ios: &mut PendingIos) {
+        if self.journal_left == 0 {
+            return self.submit(now, Op::Flush, (0, 0), storage, ios);
+        }
+        self.journal_left -= 1;
+        self.writes_left = 1;
+        // At the log's first block, which no disk tells from the journal's.
+        self.submit(now, Op::Write, (self.space.0, BLOCK_BYTES), storage, ios);
     }
 
     fn submit(
@@ -125,7 +149,8 @@ impl Log {
     /// Its server has ended; what was written is there for the next life.
     pub fn end_life(&mut self, next: u16) {
         self.node = next;
-        (self.synced, self.syncing_to, self.writes_left) = (self.end, None, 0);
+        (self.synced, self.syncing_to) = (self.end, None);
+        (self.writes_left, self.journal_left) = (0, 0);
         self.waiting.clear();
     }
 
@@ -150,7 +175,7 @@ impl Log {
                 return;
             }
             if self.syncs {
-                return self.submit(now, Op::Flush, (0, 0), storage, ios);
+                return self.finish_sync(now, storage, ios);
             }
         }
         self.synced = self.syncing_to.take().unwrap_or(self.synced);

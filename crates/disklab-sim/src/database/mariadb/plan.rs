@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use crate::database::mariadb::leaves::Leaves;
 use crate::database::transactions::Script;
 use crate::job::{AccessKind, MariadbJob, Relation, RowDraw, Statement};
 
@@ -27,6 +29,8 @@ pub struct Tree {
     /// Places at which rows are added.
     pub ends: u64,
     per_leaf: u64,
+    /// Where several sessions have filled it; none: its leaves are full.
+    leaves: Option<Arc<Leaves>>,
     first: u64,
 }
 
@@ -34,7 +38,11 @@ impl Tree {
     /// The leaf of a row.
     #[inline]
     pub fn leaf_of(&self, row: u64) -> u32 {
-        (self.first + row / self.per_leaf) as u32
+        let leaf = match &self.leaves {
+            Some(leaves) => leaves.of(row),
+            None => row / self.per_leaf,
+        };
+        (self.first + leaf) as u32
     }
 
     /// The leaf before that of a row, where the search for the row goes through it: the row is the first of its leaf.
@@ -44,7 +52,8 @@ impl Tree {
     /// pages a row of 4,090 B, 2.9 of which fit a leaf below two levels (2026-11-28).
     #[inline]
     pub fn leaf_before(&self, row: u64) -> Option<u32> {
-        (row > 0 && row.is_multiple_of(self.per_leaf)).then(|| self.leaf_of(row) - 1)
+        let before = self.leaf_of(row.checked_sub(1)?);
+        (before != self.leaf_of(row)).then_some(before)
     }
 }
 
@@ -86,8 +95,8 @@ pub struct Plan {
     pub pages: u64,
 }
 
-/// Where trees lie one after the other, and how many pages they take.
-pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
+/// Where trees lie one after the other, and how many pages they take; `in_order`: as if one session had filled each.
+pub fn trees(tables: &[Relation], in_order: bool) -> (Vec<Tree>, u64) {
     let mut pages = 0;
     let trees = tables.iter().map(|table| {
         let rows = table.rows.max(1);
@@ -96,14 +105,17 @@ pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
             bytes => bytes,
         };
         let per_leaf = (LEAF_BYTES / u64::from(bytes.max(1))).max(1);
+        let sessions = if in_order { 1 } else { table.fill_sessions };
+        let leaves = (sessions > 1).then(|| Arc::new(Leaves::new(rows, bytes.into(), sessions)));
         let tree = Tree {
             rows,
             secondary: table.row_bytes == 0,
             ends: u64::from(table.ends.max(1)).min(rows),
             per_leaf,
+            leaves,
             first: pages,
         };
-        pages += rows.div_ceil(per_leaf);
+        pages = u64::from(tree.leaf_of(rows - 1)) + 1;
         tree
     });
     (trees.collect(), pages)
@@ -111,8 +123,10 @@ pub fn trees(tables: &[Relation]) -> (Vec<Tree>, u64) {
 
 impl Plan {
     /// The plan of a checked job, and what its clients send.
-    pub fn new(job: &MariadbJob) -> (Plan, Script) {
-        let (trees, pages) = trees(&job.tables);
+    ///
+    /// With `in_order` all tables were filled in the order of their keys.
+    pub fn new(job: &MariadbJob, in_order: bool) -> (Plan, Script) {
+        let (trees, pages) = trees(&job.tables, in_order);
         let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
         let numbers: BTreeMap<&str, u32> = numbers.collect();
         let mut plan = Plan {

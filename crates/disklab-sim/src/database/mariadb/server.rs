@@ -113,7 +113,7 @@ pub(super) fn logs(
     let redo_volume = redo_volume.unwrap_or(&cluster.data_volume);
     let binlog_volume = settings.binlog_volume.as_ref().unwrap_or(redo_volume);
     let behind = (plan.pages + UNDO_PAGES + DOUBLEWRITE_PAGES) * PAGE_BYTES;
-    let log = |number, name: &str, before: u64, period| {
+    let log = |number, name: &str, before: u64, groups| {
         let volume = storage.host().volume_named(name);
         let volume = volume.expect("the job was checked: the volume exists");
         let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
@@ -130,7 +130,7 @@ pub(super) fn logs(
             (start, settings.log_file_bytes)
         };
         let length = (space.1 / PAGE_BYTES * PAGE_BYTES).max(PAGE_BYTES);
-        Log::new(number, volume, (space.0, length), period)
+        Log::new(number, volume, (space.0, length), groups)
     };
     let before = if binlog_volume == redo_volume {
         settings.log_file_bytes.next_multiple_of(PAGE_BYTES)
@@ -138,8 +138,13 @@ pub(super) fn logs(
         0
     };
     (
-        log(REDO, redo_volume, 0, 1),
-        log(BINLOG, binlog_volume, before, period),
+        log(REDO, redo_volume, 0, (1, 0)),
+        log(
+            BINLOG,
+            binlog_volume,
+            before,
+            (period, settings.binlog_journal_writes),
+        ),
     )
 }
 
