@@ -66,6 +66,31 @@ def advice(question: Question, options: list[Option], *, calm: bool = False) -> 
     return made
 
 
+def test_the_answer_says_how_full_the_disks_are(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    large = candidates[0]
+    volume = large.made.volume
+    # 500 million rows of 500 B, each with a key and the time of its columns, on each of three nodes.
+    small = replace(
+        large,
+        made=replace(large.made, volume=volume.model_copy(update={"size_bytes": 400 * 10**9})),
+    )
+    (roomy,) = (
+        line
+        for line in advice(question, [option(large, Outcome.MET)]).sentences()
+        if "fill" in line
+    )
+    assert roomy.endswith(" % of its data disks.")
+    (full,) = (
+        line
+        for line in advice(question, [option(small, Outcome.MET)]).sentences()
+        if "fill" in line
+    )
+    assert " fill 83 % of" in full
+    assert full.endswith("ask with as much data as they must hold in the end.")
+
+
 def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
     question: Question, candidates: list[Candidate]
 ) -> None:

@@ -17,8 +17,13 @@ from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
 from disklab.database_facts import facts_of
 from disklab.results.required import Outcome
+from disklab.spec import feasible
 
 MOST_REASONS = 6
+FULL_RATIO = 0.6
+"""A data disk that is fuller on the first day has little room to grow.
+
+**Assumed:** data that grow by a third fill it to four fifths."""
 CACHES = {"warm": "warm", "cold": "empty", "as-left": "as they were left"}
 
 
@@ -91,7 +96,8 @@ class Advice:
         difference = "" if now is None else now.difference(one)
         found = [
             f"{headline} {difference}".rstrip(),
-            f"{limit_of(one)}{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}.",
+            f"{limit_of(one)}{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}. "
+            f"{self._fills(one)}",
             self.state(),
         ]
         if one.local:
@@ -193,9 +199,21 @@ class Advice:
             f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
             f"p99 {self._p99(one)}.{difference}",
             f"{sentence(str(one.kept))}.{way}",
-            f"{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}.",
+            f"{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}. "
+            f"{self._fills(one)}",
             self.state(),
         ]
+
+    def _fills(self, one: Option) -> str:
+        """Return how full the disks are on the first day, and what to do where that is much."""
+        spec = self.question.spec
+        dataset, copies = spec.the_dataset, spec.database.replication_factor
+        stored = feasible.node_bytes(dataset.rows or 0, dataset, copies, one.nodes)
+        size = one.candidate.made.volume.size_bytes
+        fullness = f"On the first day the data fill {stored / size * 100:.0f} % of its data disks"
+        if stored / size <= FULL_RATIO:
+            return f"{fullness}."
+        return f"{fullness}, without logs: ask with as much data as they must hold in the end."
 
     def _what_would_tell(self, one: Option) -> str:
         """Return the measurement that would tell, and what each outcome of it means."""
@@ -350,7 +368,7 @@ def limit_of(one: Option) -> str:
     """Return the fullest limit as a sentence."""
     if one.bound_by.startswith("none"):
         first = one.bound_by.partition("; first ")[2]
-        return f"No limit is near: the fullest is {first}. " if first else "No limit is near. "
+        return f"No limit is full: the fullest is {first} in the mean. " if first else ""
     return f"Its fullest limit is {one.bound_by}. " if one.bound_by else ""
 
 
