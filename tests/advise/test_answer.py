@@ -71,7 +71,7 @@ def test_the_answer_says_how_full_the_disks_are(
 ) -> None:
     large = candidates[0]
     volume = large.made.volume
-    # 500 million rows of 500 B, each with a key and the time of its columns, on each of three nodes.
+    # 500 million rows of 500 B with keys and times, all of them on each of three nodes.
     small = replace(
         large,
         made=replace(large.made, volume=volume.model_copy(update={"size_bytes": 400 * 10**9})),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from disklab.catalog.quantity import MOST_DISKS, DiskExpression, parse_disks
+from disklab.catalog.quantity import MOST_DISKS, DiskExpression, parse_bytes, parse_disks
 from disklab.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +77,16 @@ def test_all_wrong_arguments_are_told_at_once() -> None:
     with pytest.raises(UserError) as caught:
         parse_disks("0 x azure/Ultra(quick, 1GiB, 1GiB)")
     assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("1.5TB", 1_500_000_000_000), ("0.5 KiB", 512), ("4096", 4096)]
+)
+def test_an_amount_may_have_a_fraction_of_whole_bytes(text: str, amount: int) -> None:
+    assert parse_bytes(text) == amount
+
+
+@pytest.mark.parametrize("text", ["1.5", "0.3B", "1.TB", "100G", "1e9"])
+def test_an_amount_that_is_no_whole_number_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a number of whole bytes"):
+        parse_bytes(text)

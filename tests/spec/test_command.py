@@ -38,6 +38,14 @@ def test_check_counts_trials_and_refused_cells_of_every_file() -> None:
     assert len(lines) == len(REFERENCE) == 27
 
 
+def test_a_file_of_which_no_cell_can_be_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    text = (ROOT / "experiments/cassandra-cache-cliff.yaml").read_text(encoding="utf-8")
+    full = tmp_path / "full.yaml"
+    full.write_text(text.replace("[50M, 150M, 500M, 1000M, 2000M]", "[900G]"), encoding="utf-8")
+    ran = run("check", str(full), code=1)
+    assert re.search(r"full.yaml: (\d+) trials, \1 refused\n", ran.stdout), ran.stdout
+
+
 def test_check_tells_every_problem_of_every_file(tmp_path: Path) -> None:
     one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
     one.write_text("title: x\nworkload: {operations: {read: 100}}\nclustr: {}\n")

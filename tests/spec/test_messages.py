@@ -55,7 +55,11 @@ def test_the_base_is_right() -> None:
         ("{read: 100%}", "{reed: 100%}", "operations.reed: reed: there is no such key; did you"),
         # amounts
         ("read_ahead: 8KiB", "read_ahead: -1", "-1: an amount of data is not negative; write 0"),
-        ("read_ahead: 8KiB", "read_ahead: 8Kb", "read_ahead: 8Kb: is not a whole number with B"),
+        (
+            "read_ahead: 8KiB",
+            "read_ahead: 8Kb",
+            "read_ahead: 8Kb: is not a number of whole bytes with B",
+        ),
         (
             "rows: 10M",
             "rows: 10m",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError, refuse
@@ -20,16 +21,18 @@ BYTE_UNITS = {
     "B": 1,
 }
 
-BYTES_RULE = "a whole number with B, kB, KiB, MB, MiB, GB, GiB, TB or TiB"
-_BYTES = re.compile(rf"(\d+)\s*({'|'.join(BYTE_UNITS)})?", re.ASCII)
+BYTES_RULE = "a number of whole bytes with B, kB, KiB, MB, MiB, GB, GiB, TB or TiB"
+BYTES_PATTERN = rf"(\d+(?:\.\d+)?)\s*({'|'.join(BYTE_UNITS)})?"
+_BYTES = re.compile(BYTES_PATTERN, re.ASCII)
 
 
 def parse_bytes(text: str) -> int:
-    """Read `64KiB`, `4096` or `250 MB`. Raises ValueError with the rule."""
-    found = _BYTES.fullmatch(text.strip())
-    if found is None:
+    """Read `64KiB`, `4096`, `250 MB` or `1.5TB`. Raises ValueError with the rule."""
+    parts = _BYTES.fullmatch(text.strip())
+    amount = None if parts is None else Fraction(parts[1]) * BYTE_UNITS[parts[2] or "B"]
+    if amount is None or amount.denominator != 1:
         raise ValueError(f"expected {BYTES_RULE}")
-    return int(found[1]) * BYTE_UNITS[found[2] or "B"]
+    return int(amount)
 
 
 def format_bytes(amount: int) -> str:

@@ -92,7 +92,8 @@ def check(
     """Check experiment files: every problem of every file, with line and way out.
 
     Exit code 2 when there is one. A cell that is impossible, such as more data than its disk
-    holds, is not a problem of the file: it is named with its reason, and left out of a run.
+    holds, is not a problem of the file: it is named with its reason, and left out of a run. Exit
+    code 1 when that is so of all cells of a file.
 
     Example: [bold]disklab experiment check mine.yaml[/bold]
     """
@@ -123,6 +124,8 @@ def check(
     refuse(problems)
     if json:
         print_json({"ok": True, "files": checked})
+    if any(each["trials"] and each["refused"] == each["trials"] for each in checked):
+        raise typer.Exit(1)
 
 
 def refusals(trials: Sequence[Trial]) -> dict[str, list[str]]:

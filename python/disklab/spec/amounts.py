@@ -16,7 +16,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from disklab.catalog.quantity import BYTE_UNITS, BYTES_RULE, parse_bytes
+from disklab.catalog.quantity import BYTES_PATTERN, BYTES_RULE, parse_bytes
 from disklab.reading import RESOLVED
 
 # What the sections of an experiment file share.
@@ -207,10 +207,9 @@ def _schema(pattern: str, what: str, *, number: bool) -> WithJsonSchema:
     )
 
 
-_BYTES_PATTERN = rf"\d+\s*({'|'.join(BYTE_UNITS)})?"
 _COUNT_PATTERN = r"\d+(\.\d+)?\s*[kMG]?"
 
-Bytes = Annotated[int, BeforeValidator(byte_count), _schema(_BYTES_PATTERN, "bytes", number=True)]
+Bytes = Annotated[int, BeforeValidator(byte_count), _schema(BYTES_PATTERN, "bytes", number=True)]
 Count = Annotated[int, BeforeValidator(counted()), _schema(_COUNT_PATTERN, "count", number=True)]
 Rate = Annotated[
     float,
