@@ -103,11 +103,11 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with mock_aws():
         real = boto3.client("ec2", region_name=REGION)
-        for image in real.describe_images(Owners=["amazon"])["Images"][:1]:
-            real.copy_image(Name="other", SourceImageId=image["ImageId"], SourceRegion=REGION)
         from moto.ec2.models import ec2_backends  # noqa: PLC0415
 
+        # Not by describe_images, whose hundreds of images moto takes seconds to write down.
         backend = ec2_backends["123456789012"][REGION]
+        real.copy_image(Name="other", SourceImageId=next(iter(backend.amis)), SourceRegion=REGION)
         image = next(iter(backend.amis.values()))
         image.name = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261101"
         image.owner_id = CANONICAL
