@@ -185,3 +185,19 @@ def test_kill_ends_a_search_with_the_cheapest_so_far(capsys: pytest.CaptureFixtu
     with pytest.raises(KeyboardInterrupt):
         killed_after("")
     assert "nothing that keeps the promise was found so far" in capsys.readouterr().err
+
+
+def test_where_no_terminal_is_a_line_now_and_then_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress() as tell:
+        tell("sketching", 3, "")
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("disklab.cli.advise.LINE_EVERY_S", 0.0)
+    with progress() as tell:
+        tell("sketching", 3, "")
+        tell("simulating quick", 12, "1 x E8s_v5 with [P30], 500 USD a month")
+    assert capsys.readouterr().err.splitlines() == [
+        "sketching: 3 cells simulated",
+        "simulating quick: 12 cells simulated; best so far: 1 x E8s_v5 with [P30], 500 USD a month",
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -200,9 +201,13 @@ def quiet(event: Event) -> None:
         warn(event.text)
 
 
+LINE_EVERY_S = 30.0
+"""Between two lines of progress where no terminal shows it, as in CI."""
+
+
 @contextmanager
 def progress() -> Iterator[Any]:
-    """Yield a listener that shows what is done, on a terminal; what was found when it is killed."""
+    """Yield a listener that shows what is done; what was found is told when it is killed."""
     # `kill` and `timeout` end it as Ctrl-C does.
     end_as_ctrl_c()
     bar = Progress(
@@ -217,13 +222,17 @@ def progress() -> Iterator[Any]:
     )
     task = bar.add_task("reading", total=None, cells=0, best="")
 
-    best_so_far = ""
+    best_so_far, last_line = "", monotonic()
 
     def tell(what: str, cells: int, best: str) -> None:
-        nonlocal best_so_far
+        nonlocal best_so_far, last_line
         best_so_far = best or best_so_far
         shown = f"best so far: {best_so_far}" if best_so_far else ""
         bar.update(task, description=what, cells=cells, best=escape(shown))
+        if bar.disable and monotonic() - last_line >= LINE_EVERY_S:
+            last_line = monotonic()
+            line = f"{what}: {cells} cells simulated{'; ' * bool(shown)}{shown}"
+            notes().print(line, markup=False, highlight=False)
 
     try:
         with bar:
