@@ -35,8 +35,6 @@ LONGEST_FIRST = (
     "tests/power",
     "tests/test_probe_emulated.py",
 )
-# It builds a program of the crates, and cargo builds their tests beside the first ones of these.
-LAST = "tests/test_benches.py::test_the_small_size_runs_and_stores_its_rows[load]"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -92,8 +90,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     """Return where a test stands: one of those that begin first, or after them as it was found."""
-    if item.nodeid.startswith(LAST):
-        return len(LONGEST_FIRST) + 1
     begins = (n for n, where in enumerate(LONGEST_FIRST) if item.nodeid.startswith(where))
     return next(begins, len(LONGEST_FIRST))
 

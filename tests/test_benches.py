@@ -15,11 +15,14 @@ ROOT = Path(__file__).parent.parent
 
 
 # A cluster of Ray takes half a minute to start, and its tests start one in every run. What the
-# others of these run for a minute each, other tests run as well.
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("sweeps", "sql", "simulator")]
+# others of these run for up to a minute each, other tests run as well.
+LONG = [
+    pytest.param(name, marks=pytest.mark.long)
+    for name in ("load", "observe", "rates", "simulator", "sql", "sweeps")
+]
 
 
-@pytest.mark.parametrize("bench", ["zero-delay", "accuracy", "rates", "load", "observe", *LONG])
+@pytest.mark.parametrize("bench", ["zero-delay", "accuracy", *LONG])
 def test_the_small_size_runs_and_stores_its_rows(bench: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benches", "--size", "small", "--only", bench]

@@ -88,6 +88,7 @@ def cell() -> Cell:
 
 @pytest.mark.machine
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_predicted_mix_is_what_fio_finds_on_an_emulated_disk(tmp_path: Path) -> None:
     predicted, rehearsed = (told(tmp_path, mode) for mode in ("predict", "rehearse"))
     for seen in (predicted, rehearsed):

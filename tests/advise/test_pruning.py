@@ -118,6 +118,7 @@ def at_the_edge(
 @pytest.mark.parametrize(
     ("file", "calibration"), [(FILE, CALIBRATION), (SERVER, POSTGRESQL)], ids=["ring", "server"]
 )
+@pytest.mark.long
 def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated(
     file: str, calibration: Calibration
 ) -> None:

@@ -118,9 +118,8 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 @pytest.mark.machine
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "engine", ["postgresql", pytest.param("cassandra", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["postgresql", "cassandra"])
 def test_a_cluster_is_measured_in_azure_and_nothing_is_left(cloud: Cloud, engine: str) -> None:
     if engine != "cassandra":
         (cloud.folder / "e.yaml").write_text(of(engine), encoding="utf-8")

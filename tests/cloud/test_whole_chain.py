@@ -153,6 +153,7 @@ def test_a_file_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
             assert b"PRIVATE KEY" not in path.read_bytes(), path
 
 
+@pytest.mark.long
 def test_fresh_hosts_take_repeats_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cloud_of(["n1", "n2"], tmp_path, monkeypatch) as cloud:
         fresh = ("--fresh-hosts", "2", "--only", "device.volume.caching=None")

@@ -168,6 +168,7 @@ def test_emptying_leaves_no_rows(cassandra: OnDisk) -> None:
     assert count_rows(cassandra.database.target) == 0
 
 
+@pytest.mark.long
 def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
     """A node fills its disk, dies and says why; starts again; is cold by a restart; is cleaned."""
     place = node_on(disk_lab, "full", "512MiB", group=False)

@@ -297,6 +297,7 @@ def watch(database: PostgreSQL, seconds: float) -> None:
 
 
 @pytest.mark.machine
+@pytest.mark.long
 def test_three_servers_confirm_commits_by_quorum(three: PostgreSQL) -> None:
     sql = three.primary.connection()
     asked = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
@@ -425,6 +426,7 @@ def test_a_promoted_standby_has_all_that_a_quorum_confirmed(three: PostgreSQL) -
 
 
 @pytest.mark.machine
+@pytest.mark.long
 def test_what_no_standby_had_is_lost_and_lies_on_the_disk_of_the_old_primary(
     three: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_lateness_between_two_views(lab: Lab) -> None:
         control.warm("data")
 
 
+@pytest.mark.long
 def test_three_hosts_side_by_side(lab: Lab) -> None:
     """The nodes of a cluster: each an engine of its own with two volumes, one kills none."""
     points = {}

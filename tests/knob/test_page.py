@@ -232,6 +232,7 @@ def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, pag
     assert other.inner_text("#says") == says
 
 
+@pytest.mark.long
 def test_turned_knobs_leave_no_memory_behind(tab: Page, page: Path) -> None:
     watched(tab, page)
     tab.wait_for_selector(REFINED)
@@ -253,8 +254,15 @@ def test_serve_links_to_it_and_shows_it_to_whom_has_the_token(
         assert "A does" in tab.inner_text("#says")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (390, "dark"),
+        (1440, "light"),
+        pytest.param(390, "light", marks=pytest.mark.long),
+        pytest.param(1440, "dark", marks=pytest.mark.long),
+    ],
+)
 def test_it_fits_and_is_legible(browser: Browser, page: Path, width: int, scheme: Any) -> None:
     tab = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"

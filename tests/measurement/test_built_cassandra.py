@@ -57,6 +57,7 @@ def measured(bench: Bench, served: Served, nodes: list[str]) -> TrialResult:
 
 
 @pytest.mark.machine
+@pytest.mark.long
 def test_a_node_is_built_filled_loaded_and_removed(bench: Bench, tmp_path: Path) -> None:
     bench.write("e.yaml", alone(EXPERIMENT))
     with served_hosts(1, tmp_path) as served:

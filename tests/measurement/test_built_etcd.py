@@ -47,6 +47,7 @@ def cut_at(served: Served, name: str) -> list[str]:
 
 @pytest.mark.machine
 @pytest.mark.alone  # its hosts have disks mounted, which others' hosts would hold
+@pytest.mark.long
 def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -> None:
     try:
         find_etcd()

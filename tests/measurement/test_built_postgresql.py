@@ -137,6 +137,7 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
     bench.nothing_is_left()
 
 
+@pytest.mark.long
 def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
     bench: Bench, ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -187,6 +188,7 @@ events: [{at: 4s, kill: n3}, {at: 6s, start: n3}]
 """
 
 
+@pytest.mark.long
 def test_a_quorum_of_servers_is_built_and_survives_a_standby(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:

@@ -37,7 +37,7 @@ def volume() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("engine", SERVERS)
+@pytest.mark.parametrize("engine", ["mariadb", pytest.param("redis", marks=pytest.mark.long)])
 def test_it_is_built_filled_loaded_and_removed(
     bench: Bench, ssh_server: SshServer, volume: Path, engine: str
 ) -> None:

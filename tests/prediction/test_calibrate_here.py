@@ -135,6 +135,7 @@ def test_cells_that_tell_nothing_are_named(rehearsed: Run, monkeypatch: pytest.M
         here.made_of(asked(), experiment, [ALONE], rehearsed, lambda *_: None)
 
 
+@pytest.mark.long
 def test_more_time_tells_more() -> None:
     experiment = here.experiment_of("azure/P30", CPUS)
     short, long = here.plan(asked(5), experiment), here.plan(asked(10), experiment)

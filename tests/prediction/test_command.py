@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -263,7 +263,8 @@ def test_one_rule_that_refuses_all_cells_is_told_once(tmp_path: Path) -> None:
 
 def test_kill_ends_a_prediction_as_ctrl_c_does(tmp_path: Path) -> None:
     """`timeout` and a job's end in CI send SIGTERM, which used to end it without a word."""
-    program = [shutil.which("disklab") or "disklab", "predict", "cassandra-vm-types", "--jobs", "1"]
+    program = [str(Path(sys.executable).with_name("disklab"))]
+    program += ["predict", "cassandra-vm-types", "--jobs", "1"]
     log = tmp_path / "log"
     with (
         log.open("w") as stream,

@@ -352,6 +352,7 @@ def offs(seen: Rows[tuple[int, int, int]], without: Rows[str]) -> list[float]:
 @pytest.mark.skipif(
     Path("/sys/kernel/mm/lru_gen/enabled").exists(), reason="this kernel has other lists of pages"
 )
+@pytest.mark.long
 def test_pages_leave_a_full_memory_as_this_kernel_lets_them_go(disk: Disk) -> None:
     """I/Os and bytes of reads from a file that is larger than its memory; one list is further off.
 

@@ -117,6 +117,7 @@ def test_an_engine_that_stood_still_makes_the_trial_invalid(lab: Lab, tmp_path: 
     assert STOPPED_S - 0.55 < length_s < STOPPED_S + 2, reasons
 
 
+@pytest.mark.long
 def test_fio_that_stood_still_makes_the_trial_invalid(lab: Lab, tmp_path: Path) -> None:
     result = stopped_in_the_middle(lab, tmp_path, fio_of)
     assert result["status"] == "invalid", result

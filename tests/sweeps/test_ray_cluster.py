@@ -88,6 +88,7 @@ def test_a_job_that_ends_the_engine_is_told(cluster: Any) -> None:
         list(machines.simulate([{"cell": "no number"}]))
 
 
+@pytest.mark.long
 def test_a_prediction_on_a_cluster_has_the_results_of_one_here(
     cluster: Any, tmp_path: Path
 ) -> None:

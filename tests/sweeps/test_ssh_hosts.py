@@ -26,6 +26,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SshServer
         server.stop()
 
 
+@pytest.mark.long
 def test_two_hosts_answer_as_this_machine_does(servers: list[SshServer]) -> None:
     jobs = quick_cells(CELLS)
     told: list[Event] = []

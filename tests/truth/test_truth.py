@@ -150,6 +150,7 @@ LIVE = replace(
 # of this machine feels, it was missed once by 0.6 %.
 @pytest.mark.alone
 @pytest.mark.machine
+@pytest.mark.long
 def test_a_bed_of_this_machine_does_what_is_predicted(lab: Lab, tmp_path: Path) -> None:
     """A real Cassandra on an emulated disk: I/Os for an operation, whatever else runs here."""
     names = [cell.name for cell in LIVE.cells]
