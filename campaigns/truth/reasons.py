@@ -96,9 +96,6 @@ REASONS: dict[str, str] = {
             "1 KiB: writes, zipfian",
         )
     },
-    "MariaDB, rows of 1 KiB: writes, one thread": (
-        "not known in full: its reference of one thread was rehearsed before the rows were in the "
-        "pool (541 operations a second), which makes a prediction's statements slower"
-    ),
+    "MariaDB, rows of 1 KiB: writes, one thread": "not known",
 }
 """By the name of the cell, as the page has it."""
