@@ -3,6 +3,7 @@
 pub mod build;
 pub mod cassandra;
 mod event;
+mod fill;
 pub mod mariadb;
 mod outage;
 pub mod postgresql;

@@ -113,7 +113,7 @@ ONLY: dict[str, tuple[int | str, str]] = {
 UPPER_BOUND = (
     "take the rate of sysbench's or TPC-C's writes with many threads as an upper bound: a real "
     "MariaDB with eight threads read a third more and wrote a quarter more a transaction of "
-    "sysbench than is simulated (probably by a purge that lags behind, which is not simulated)"
+    "sysbench than is simulated (why is not known)"
 )
 """**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
 

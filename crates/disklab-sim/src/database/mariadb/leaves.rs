@@ -10,7 +10,7 @@
 //! 14.0, 9.7 and 10.2, of 200 B 65.0, 44.5 and 41.6. Simulated: 3.00, 2.11 and 2.21; 14.0, 9.3 and 10.3; 64.9, 37.7 and 40.3.
 //! **Divergence:** any of the rows that are being written ends next, where the server's threads queue for CPUs.
 
-use disklab_units::random::Stream;
+use crate::database::fill::ended_rows;
 
 /// Rows after which the pattern begins again, at most.
 const MOST_ROWS: u64 = 1 << 14;
@@ -65,18 +65,9 @@ impl Leaves {
     /// The leaves of `rows` rows of so many bytes, which `sessions` write in the order of their keys, a row each at a time.
     pub fn new(rows: u64, row_bytes: u64, sessions: u32) -> Leaves {
         let rows = rows / rows.div_ceil(MOST_ROWS).max(1);
-        let sessions = u64::from(sessions.max(1)).min(rows) as usize;
-        let mut held: Vec<u64> = (0..sessions as u64).collect();
-        let mut next_row = sessions as u64;
-        let mut draws = Stream::new(1, "order of a fill");
         let mut leaves = vec![Leaf::default()];
-        for _ in 0..rows {
-            let mut session = draws.below(sessions as u64) as usize;
-            while held[session] >= rows {
-                session = (session + 1) % sessions;
-            }
-            add(&mut leaves, held[session], row_bytes.max(1));
-            (held[session], next_row) = (next_row, next_row + 1);
+        for (_, row) in ended_rows(rows, sessions) {
+            add(&mut leaves, row, row_bytes.max(1));
         }
         let numbered = leaves.iter().zip(0..);
         let leaf = numbered.flat_map(|(leaf, number)| vec![number; leaf.keys.len()]);

@@ -5,7 +5,7 @@
 //! needed them. Seen in PostgreSQL 15 (2026-11-25, 20,000 rows written by 16 sessions in the order of keys): of rows of 4,090 B
 //! the next key lay 3 pages away in the median and 19 or more in a tenth of all cases; of rows of 1 KiB 5 and 13.
 
-use disklab_units::random::Stream;
+use crate::database::fill::ended_rows;
 
 /// Rows after which the pattern begins again, at most.
 const MOST_ROWS: u64 = 1 << 16;
@@ -19,32 +19,25 @@ pub struct FillOrder {
 impl FillOrder {
     /// The order of `rows` rows, so many to a page, that sessions write in the order of their keys, a row each at a time.
     ///
-    /// **Assumed:** each session is as likely as the others to end its row next, as the CPU times of a run are drawn. In the
-    /// server above, whose processes queue for two CPUs and for the lock under which a table grows, rows of a page each lay closer.
+    /// In the server above, whose processes queue for two CPUs and for the lock under which a table grows, rows of a page each lay
+    /// closer than those of [`ended_rows`].
     pub fn new(rows: u64, per_page: u64, sessions: u32) -> FillOrder {
         let periods = rows.div_ceil(MOST_ROWS).max(1);
         let pages = rows / periods / per_page.max(1);
         let rows = pages * per_page;
         let mut places = vec![0; rows as usize];
-        let sessions = u64::from(sessions.max(1)).min(rows) as usize;
-        // Of each session: the row that it writes, the first free place of its page, and how many are behind that.
-        let mut held: Vec<u64> = (0..sessions as u64).collect();
-        let mut targets = vec![(0, 0); sessions];
-        let (mut next_row, mut next_page) = (sessions as u64, 0);
-        let mut draws = Stream::new(1, "order of a fill");
-        for _ in 0..rows {
-            let mut session = draws.below(sessions as u64) as usize;
-            while held[session] >= rows {
-                session = (session + 1) % sessions;
-            }
-            let row = held[session];
-            (held[session], next_row) = (next_row, next_row + 1);
+        let sessions = sessions.max(1);
+        // Of each session: the first free place of its page, and how many are behind that.
+        let mut targets = vec![(0, 0); sessions as usize];
+        let mut next_page = 0;
+        for (session, row) in ended_rows(rows, sessions) {
             if targets[session].1 == 0 && next_page < pages {
                 targets[session] = (next_page * per_page, per_page);
                 next_page += 1;
             }
             // The last rows of a period go where there is room.
-            let with_room = (0..sessions).map(|step| (session + step) % sessions);
+            let count = targets.len();
+            let with_room = (0..count).map(|step| (session + step) % count);
             let target = with_room.into_iter().find(|&one| targets[one].1 > 0);
             let (place, left) = &mut targets[target.expect("there is a place for each row")];
             places[row as usize] = *place as u32;
