@@ -115,7 +115,7 @@ def test_no_usable_figures_are_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "large.yaml").write_text(TOO_LARGE, encoding="utf-8")
     said = disklab("predict", "large.yaml")
     assert said.returncode == 1, said.stderr
-    assert disklab("experiment", "check", "large.yaml").returncode == 0
+    assert disklab("experiment", "check", "large.yaml").returncode == 1
     refused = {
         "status": "refused",
         "reasons": [Reason(place="a", value="b", rule="c", way_out="d")],
