@@ -11,13 +11,15 @@ from typing import Any
 
 import altair as alt
 
+from disklab.durable import write_file
 from disklab.errors import Problem, UserError
 from disklab.probe.cells import PERCENTILES, Cell, Profile, format_size
 from disklab.probe.run import CellResult
 from disklab.probe.wording import loads
 from disklab.report import axes
 from disklab.report.axes import Figures, Panel, Section
-from disklab.report.html import LIGHT, configuration, text
+from disklab.report.files import together, write_picture
+from disklab.report.html import text
 from disklab.report.page import document, section
 
 # A cell as charts and tables show it: reads and writes of a mix apart.
@@ -78,8 +80,7 @@ def apart(results: Sequence[CellResult]) -> Iterator[Shown]:
 
 
 SUFFIXES = (".html", ".svg", ".png")
-CURVE_WIDTH, CURVE_HEIGHT, BAR_STEP = 360, 260, 18
-PNG_SCALE = 2  # sharp on screens with doubled pixels
+BAR_STEP = 18
 
 
 def check_chart_path(path: Path) -> None:
@@ -94,29 +95,11 @@ def check_chart_path(path: Path) -> None:
 
 def write_chart(results: Sequence[CellResult], path: Path, title: str = "") -> None:
     """Write the chart; needs no network, neither now nor when it is looked at."""
+    charts, heading, caption = sections(results), title or "Probe", origin(results)
     if path.suffix.lower() == ".html":
-        path.write_text(
-            page(sections(results), title or "Probe", origin(results)), encoding="utf-8"
-        )
-        return
-    named = alt.TitleParams(title or "Probe", subtitle=origin(results))
-    chart = draw(results, named).configure(**configuration(LIGHT))
-    if path.suffix.lower() == ".png":
-        chart.save(path, format="png", scale_factor=PNG_SCALE)
+        write_file(path, page(charts, heading, caption).encode("utf-8"), "--chart")
     else:
-        chart.save(path, format="svg")
-
-
-def draw(results: Sequence[CellResult], title: Any = "") -> Any:
-    """Return the chart: a panel of curves for each depth-1 cell, bars for the others."""
-    panels = []
-    depth_one = [r for r in results if r.cell.profile is Profile.SYNC]
-    if depth_one:
-        panels.append(curves(depth_one))
-    loaded = [r for r in results if r.cell.profile is Profile.ASYNC]
-    if loaded:
-        panels.append(alt.hconcat(rate_bars(loaded, "IOPS"), rate_bars(loaded, "MB/s")))
-    return alt.vconcat(*panels, title=title).resolve_scale(color="shared")
+        write_picture(together(charts, heading, caption), path, "--chart")
 
 
 def origin(results: Sequence[CellResult]) -> str:
@@ -263,73 +246,3 @@ def page(charts: Sequence[Section], title: str, caption: str) -> str:
     """Return the charts as one page: light or dark, from a telephone's width on."""
     parts = [text("h1", title), *(section(one, caption) for one in charts)]
     return document(title, parts)
-
-
-def curves(results: Sequence[CellResult]) -> Any:
-    """Return latency over percentiles, a panel a cell, a colour a subject; promises are dashed."""
-    labels = [f"{p:g}" for p in PERCENTILES]
-    sides = list(apart(results))
-    cells = list(dict.fromkeys(one.title for one in sides))
-    columns = len({result.cell.block_bytes for result in results})
-    rows = []
-    for one in sides:
-        promised = one.promised_percentiles_ns
-        for kind, values in (("measured", one.percentiles_ns), ("promised", promised)):
-            rows += [
-                {
-                    "cell": one.title,
-                    "disk": one.subject,
-                    "kind": kind,
-                    "percentile": f"{p:g}",
-                    "latency_ms": ns / 1e6,
-                }
-                for p, ns in values.items()
-            ]
-    return (
-        alt.Chart(alt.InlineData(values=rows), width=CURVE_WIDTH, height=CURVE_HEIGHT)
-        .mark_line()
-        .encode(
-            x=alt.X("percentile:O", sort=labels, title="percentile"),
-            y=alt.Y("latency_ms:Q", scale=alt.Scale(type="log"), title="latency (ms)"),
-            color=alt.Color("disk:N", title="disk", legend=alt.Legend(symbolType="stroke")),
-            strokeDash=alt.StrokeDash(
-                "kind:N",
-                sort=["measured", "promised"],
-                title=None,
-                legend=alt.Legend(symbolType="stroke"),
-            ),
-            detail="kind:N",
-            facet=alt.Facet(
-                "cell:N",
-                columns=columns,
-                title=loads(r.cell.load for r in results),
-                sort=cells,
-            ),
-        )
-    )
-
-
-def rate_bars(results: Sequence[CellResult], unit: str) -> Any:
-    """Return bars of one unit, a row for each cell and subject; a tick marks the promise."""
-    rows = []
-    for one in apart(results):
-        measured, promised = rates(one, unit)
-        rows.append(
-            {
-                "cell": one.title,
-                "disk": one.subject,
-                "measured": measured,
-                "promised": promised,
-            }
-        )
-    base = alt.Chart(alt.InlineData(values=rows), width=CURVE_WIDTH, height=alt.Step(BAR_STEP))
-    y = alt.Y("cell:N", sort=None, title=None)
-    offset = alt.YOffset("disk:N")
-    bars = base.mark_bar().encode(
-        x=alt.X("measured:Q", title=f"{unit} (tick: promised)"),
-        y=y,
-        yOffset=offset,
-        color=alt.Color("disk:N"),
-    )
-    ticks = base.mark_tick(color="black", thickness=2).encode(x="promised:Q", y=y, yOffset=offset)
-    return (bars + ticks).properties(title=f"{loads(r.cell.load for r in results)}: {unit}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import vl_convert
 
 from disklab.durable import write_file
@@ -15,7 +16,7 @@ from disklab.errors import Problem, UserError
 from disklab.folders import Inside
 from disklab.report import what_if
 from disklab.report.answer import Part, table
-from disklab.report.axes import Panel, slug
+from disklab.report.axes import Panel, Section, slug, unchecked
 from disklab.report.html import LIGHT, configuration, vega_lite_version
 from disklab.report.page import page
 from disklab.report.report import Report, caption_of
@@ -98,17 +99,21 @@ def write_pictures(
         if csv and panel.columns:
             written.append(csv / f"{name}.csv")
             write_file(written[-1], panel.csv().encode("utf-8"), "--csv")
-        if svg:
-            drawing = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
-            written.append(svg / f"{name}.svg")
-            write_file(written[-1], drawing.encode("utf-8"), "--svg")
-        if png:
-            picture = vl_convert.vegalite_to_png(
-                spec, vl_version=vega_lite_version(), scale=PNG_SCALE
-            )
-            written.append(png / f"{name}.png")
-            write_file(written[-1], picture, "--png")
+        for folder, suffix in ((svg, ".svg"), (png, ".png")):
+            if folder:
+                written.append(folder / f"{name}{suffix}")
+                write_picture(spec, written[-1], f"--{suffix[1:]}")
     return written
+
+
+def write_picture(spec: str, path: Path, place: str) -> None:
+    """Write what a chart is drawn from as a picture: `.png`, else SVG. `place`: its option."""
+    version = vega_lite_version()
+    if path.suffix.lower() == ".png":
+        picture = vl_convert.vegalite_to_png(spec, vl_version=version, scale=PNG_SCALE)
+    else:
+        picture = vl_convert.vegalite_to_svg(spec, vl_version=version).encode("utf-8")
+    write_file(path, picture, place)
 
 
 def pictures(report: Report) -> Iterator[tuple[str, str, Panel]]:
@@ -122,12 +127,32 @@ def pictures(report: Report) -> Iterator[tuple[str, str, Panel]]:
 
 def drawable(panel: Panel, heading: str, caption: str = "") -> str:
     """Return a chart that stands alone: title, key, origin, width, the light scheme's colours."""
-    spec = panel.spec(width=WIDTH)
-    below = textwrap.wrap(caption, CAPTION_LETTERS)
-    spec["title"] = {"text": heading, "subtitle": [line for line in (panel.title, *below) if line]}
+    return standing(panel.spec(width=WIDTH), [panel], heading, [panel.title, caption])
+
+
+def together(sections: Sequence[Section], heading: str, caption: str) -> str:
+    """Return the charts of sections as one that stands alone, two beside each other."""
+    panels = [panel for section in sections for panel in section.panels]
+    leads = [f"{section.heading}: {section.lead}" for section in sections]
+    with unchecked():
+        charts = [
+            one.chart.properties(title=one.title, width=WIDTH // 2, height=one.height)
+            for one in panels
+        ]
+        spec = alt.concat(*charts, columns=2).to_dict(validate=False)
+    return standing(spec, panels, heading, [caption, *leads])
+
+
+def standing(
+    spec: dict[str, Any], panels: Sequence[Panel], heading: str, below: Sequence[str]
+) -> str:
+    """Return a specification with title, keys and the light scheme's colours."""
+    lines = [line for text in below for line in textwrap.wrap(text, CAPTION_LETTERS)]
+    spec["title"] = {"text": heading, "subtitle": lines}
     spec["config"] = configuration(LIGHT)
     spec["padding"] = 16
-    with_keys(spec, [*(["color"] if panel.key else []), *(APART if panel.dashed else [])])
+    has_key, has_dashes = any(one.key for one in panels), any(one.dashed for one in panels)
+    with_keys(spec, [*(["color"] if has_key else []), *(APART if has_dashes else [])])
     text = json.dumps(spec)
     for name, colour in LIGHT.items():
         if name != "series":
@@ -137,7 +162,7 @@ def drawable(panel: Panel, heading: str, caption: str = "") -> str:
 
 def with_keys(spec: dict[str, object], channels: Sequence[str]) -> None:
     """Give a chart's colours and dashes a legend: on the page one key serves all charts."""
-    layers = spec.get("layer", [spec])
+    layers = spec.get("layer", spec.get("concat", [spec]))
     assert isinstance(layers, list)
     for layer in layers:
         if "layer" in layer:
