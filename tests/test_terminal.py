@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from disklab import terminal
-from disklab.cli import main
+from disklab.cli import main, output
 from disklab.reading import UNSAFE
 from disklab.report.report import Report, content
 from disklab.results import Run
@@ -75,6 +75,15 @@ def test_the_console_shows_and_never_sends(capsys: pytest.CaptureFixture[str]) -
     told = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert UNSAFE.search(told) is None
     assert "[link=file:///]y[/link] :bomb:" in told
+
+
+def test_tables_are_as_wide_as_columns_says_and_wide_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert output.console().width == output.PIPE_WIDTH
+    monkeypatch.setenv("COLUMNS", "72")
+    assert output.console().width == 72
 
 
 def test_json_lines_are_harmless_and_say_the_same() -> None:

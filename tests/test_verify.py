@@ -34,7 +34,6 @@ CHOSEN = {
     "aws/gp3": "aws/gp3(500GiB, 6000 IOPS, 250 MB/s)",
     "aws/io1": "aws/io1(200GiB, 5000 IOPS)",
     "aws/io2": "aws/io2(200GiB, 20000 IOPS)",
-    "aws/io2BlockExpress": "aws/io2BlockExpress(200GiB, 50000 IOPS)",
     "azure/PremiumV2": "azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)",
     "azure/Ultra": "azure/Ultra(250GiB, 10000 IOPS, 250 MB/s)",
     "gcp/pd-balanced": "gcp/pd-balanced(500GiB)",

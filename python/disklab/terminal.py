@@ -7,8 +7,9 @@ writing. Every console of disklab is a `SafeConsole`, and every line of JSON com
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -27,6 +28,11 @@ def json_line(content: Any) -> str:
     """Return an object as JSON on one line, what is unsafe in JSON's own escapes."""
     told = json.dumps(content, ensure_ascii=False, default=str)
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", told) + "\n"
+
+
+def width_of(stream: TextIO, plain_width: int) -> int | None:
+    """Return how many columns there are; None: as COLUMNS says, or as the terminal is wide."""
+    return None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else plain_width
 
 
 class SafeConsole(Console):

@@ -178,6 +178,15 @@ def test_what_is_no_amount_is_told_with_its_value(option: str, text: str) -> Non
     assert "write" in told.stderr
 
 
+@pytest.mark.parametrize(("option", "text"), [("--database", "etcd"), ("--cloud", "gcp")])
+def test_a_choice_that_there_is_not_is_told_without_the_librarys_heading(
+    option: str, text: str
+) -> None:
+    refused = disklab("advise", "--data", "1GB", option, text)
+    assert refused.returncode == 2
+    assert f"Invalid value for '{option}': '{text}' is not one of" in refused.stderr
+
+
 def test_regions_are_told_by_their_names_alone() -> None:
     with pytest.raises(UserError) as caught:
         question_of(FULL.experiment(), (), "mars")

@@ -30,6 +30,12 @@ def test_no_key_stands_twice(file: Path) -> None:
     assert _Lines(file.read_text(), str(file)).repeated() == []
 
 
+def test_no_disk_stands_twice() -> None:
+    """Advice would offer both; disks of one size are known by their names, P30 and E30."""
+    disks = [(disk.family_name, disk.facts) for disk in CATALOG.disks.values()]
+    assert all(facts not in disks[:number] for number, facts in enumerate(disks))
+
+
 def test_every_source_is_used_or_kept_for_a_note() -> None:
     text = "".join(file.read_text() for file in DATA.rglob("*.yaml"))
     for key, source in CATALOG.sources.items():

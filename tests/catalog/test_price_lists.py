@@ -317,10 +317,7 @@ def test_io2_is_read_by_the_month_and_never_without_its_iops(
     monkeypatch.setattr(sys.modules[__name__], "AWS", [*others, io2()[0]])
     aws_json(path)
     found = read(path, CATALOG)
-    assert found.incomplete == [
-        "aws/io2 in eu-west-1 has no price of IOPS",
-        "aws/io2BlockExpress in eu-west-1 has no price of IOPS",
-    ]
+    assert found.incomplete == ["aws/io2 in eu-west-1 has no price of IOPS"]
     assert not any("aws/io2" in some.get("formulas", {}) for some in found.lists.values())
 
 

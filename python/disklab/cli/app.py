@@ -77,6 +77,14 @@ class Commands(TyperGroup):
             self.commands[cmd_name] = imported(cmd_name, ROOMS[cmd_name])
         return super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what is wrong with an option is told without pydantic's heading."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 def imported(name: str, place: str) -> AnyCommand:
     """Return the command of a module of this package, `module` or `module:name`."""

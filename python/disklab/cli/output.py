@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.errors import DisklabError, Problem, UserError
-from disklab.terminal import SafeConsole, json_line
+from disklab.terminal import SafeConsole, json_line, width_of
 
 if TYPE_CHECKING:
     from disklab.results import Run
@@ -69,14 +69,13 @@ PIPE_WIDTH = 160
 
 
 def console() -> Console:
-    """Return the console of standard output: plain and wide when it is no terminal."""
-    return SafeConsole(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    """Return the console of standard output: plain, and wide when it has no width of its own."""
+    return SafeConsole(width=width_of(sys.stdout, PIPE_WIDTH))
 
 
 def notes() -> Console:
     """Return the console of standard error, for progress, warnings and errors."""
-    width = None if sys.stderr.isatty() else PIPE_WIDTH
-    return SafeConsole(stderr=True, width=width, soft_wrap=True)
+    return SafeConsole(stderr=True, width=width_of(sys.stderr, PIPE_WIDTH), soft_wrap=True)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from disklab.probe.known import Published
 from disklab.probe.promise import Promise
 from disklab.probe.run import CellResult, Output
 from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Outcome
-from disklab.terminal import SafeConsole
+from disklab.terminal import SafeConsole, width_of
 
 # Charts made of characters: percentile curves and bars, for terminals and logs.
 
@@ -347,8 +348,7 @@ PLAIN_WIDTH = 120
 
 def console() -> Console:
     """Return the console for results."""
-    made = SafeConsole()
-    return made if made.is_terminal else SafeConsole(width=PLAIN_WIDTH)
+    return SafeConsole(width=width_of(sys.stdout, PLAIN_WIDTH))
 
 
 def show_results(results: Sequence[CellResult], output: Output, title: str | None = None) -> None:

@@ -24,14 +24,7 @@ Part = Literal["per_gib", "per_iops", "per_mb_per_s"]
 Attributes = Mapping[str, str]
 """What a list says of one price: names in small letters and digits, as both forms have them."""
 
-VOLUMES = {
-    "gp2": ["gp2"],
-    "gp3": ["gp3"],
-    "io1": ["io1"],
-    "io2": ["io2", "io2BlockExpress"],
-    "st1": ["st1"],
-    "sc1": ["sc1"],
-}
+VOLUMES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
 YEARS: dict[str, PriceTerms] = {"1yr": "reserved-1y", "3yr": "reserved-3y"}
 MIB_IN_GIB = 1024
 HEAD_LINES = 5
@@ -121,9 +114,9 @@ def _rows(one: Attributes) -> Iterator[Row]:
             yield Row("vm", one.get("instancetype", ""), amount, region, currency, terms)
         return
     part = _volume_part(one)
-    if part is not None and one.get("termtype") == "OnDemand":
-        for name in VOLUMES.get(one.get("volumeapiname", ""), []):
-            yield Row(part[0], name, amount / part[1], region, currency)
+    name = one.get("volumeapiname", "")
+    if part is not None and one.get("termtype") == "OnDemand" and name in VOLUMES:
+        yield Row(part[0], name, amount / part[1], region, currency)
 
 
 def _machine_terms(one: Attributes) -> PriceTerms | None:

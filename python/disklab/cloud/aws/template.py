@@ -20,9 +20,6 @@ CANONICAL = "099720109477"
 IMAGES = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-{}-server-*"
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 """Canonical's names of EC2's."""
-TYPES = {"io2BlockExpress": "io2"}
-"""Where EC2 calls a disk of the catalogue otherwise; it makes a Block Express of every io2 that is
-attached to an instance built on Nitro (EC2 user guide, "Provisioned IOPS SSD volumes")."""
 WITH_IOPS = {"gp3", "io1", "io2"}
 WITH_MB_PER_S = {"gp3"}
 MIB = 1 << 20
@@ -114,8 +111,7 @@ def _instance(host: CloudHost, tags: dict[str, str]) -> dict[str, Any]:
 
 def _volume(volume: MadeVolume) -> dict[str, Any]:
     bought = volume.bought
-    name = bought.entry.name.partition("/")[2]
-    kind = TYPES.get(name, name)
+    kind = bought.entry.name.partition("/")[2]
     made: dict[str, Any] = {
         "VolumeType": kind,
         "VolumeSize": bought.size_bytes // GIB,
