@@ -12,7 +12,7 @@ from disklab.errors import UserError
 from disklab.probe.cells import KIB, LOADS, PERCENTILES, Cell, Direction, Profile, cells
 from disklab.probe.charts import apart
 from disklab.probe.fio import Ran, parse
-from disklab.probe.known import read_experiment
+from disklab.probe.known import read_experiment, trial_of
 from disklab.probe.report import results_table
 from disklab.probe.run import CellResult, directions_of
 from rich.console import Console
@@ -48,8 +48,8 @@ def test_a_direction_is_a_share_of_reads() -> None:
 def test_an_experiment_says_the_share_and_only_of_a_mix(tmp_path: Path) -> None:
     file = tmp_path / "e.yaml"
     file.write_text(EXPERIMENT)
-    (trial,) = read_experiment(file).trials
-    assert trial.cell == Cell(Profile.SYNC, MIX, 4 * KIB)
+    (trial,) = read_experiment(file)[1]
+    assert trial_of(trial).cell == Cell(Profile.SYNC, MIX, 4 * KIB)
     with pytest.raises(UserError) as refused:
         spec.parse(EXPERIMENT.replace("randrw", "randread"), "e.yaml")
     assert "rwmixread is the share of reads in a mix" in str(refused.value)

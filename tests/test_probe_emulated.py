@@ -142,19 +142,21 @@ def test_an_experiment_stands_beside_what_was_published(
 ) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(
-        "title: One of the six\n"
+        "title: How fast are Azure's local disks, and what does a cache change?\n"
         "device:\n  vm: azure/Standard_E8ds_v4\n"
         "  volume: {disks: azure/P4, caching: None, latency: '2020'}\n"
         "workload: {fio: {profile: sync, rw: randwrite, bs: 8k}, stop: {duration: 60s}}\n"
-        "factors: {workload.fio.profile: [sync, async]}\n"
+        "factors:\n  device: {'OS disk, uncached': {}}\n"
+        "  workload.fio.profile: [sync, async]\n"
     )
     ran = disklab(places, "probe", str(file), "--duration", "1s", "--size", "16M")
     assert ran.returncode == 0, ran.stderr
-    lines = [line.split() for line in ran.stdout.splitlines()]
-    (median,) = [line for line in lines if line[1:2] == ["50"]]
-    assert median[6:8] == ["2.47", "ms"]
-    (rate,) = [line for line in lines if "bursting;" in line]
-    assert "3,499" in rate
+    text = ran.stdout.replace("\N{NO-BREAK SPACE}", " ")
+    first, promised = text.split("against the catalogue's promise")
+    # What was published: the median of one write at a time; the rate of many is held against it.
+    assert "2.47 ms" in first
+    assert "Probe beside published, " in first
+    assert "cells met" in promised or "FALLS SHORT" in promised
 
 
 def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_path: Path) -> None:

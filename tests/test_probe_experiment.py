@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile, cell_of
-from disklab.probe.known import published, read_experiment
+from disklab.probe.cells import KIB, Cell, Direction, Load, Profile, cell_of
+from disklab.probe.known import read_experiment, trial_of
+from disklab.results import reference_runs
 
 REFERENCE = Path(__file__).parents[1] / "experiments" / "azure-local-disks.yaml"
 
 
 def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
-    experiment = read_experiment(REFERENCE)
-    assert len(experiment.trials) == 12
-    devices = {trial.levels["device"]: trial.disk for trial in experiment.trials}
+    trials = [trial_of(trial) for trial in read_experiment(REFERENCE)[1]]
+    assert len(trials) == 12
+    devices = {trial.levels["device"]: trial.disk for trial in trials}
     assert list(devices) == [
         "AMD temp disk",
         "Intel temp disk",
@@ -29,7 +30,7 @@ def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
     assert devices["OS disk, cached"].caching == "ReadWrite"
     assert devices["OS disk, uncached"].caching == "None"
     assert devices["NVMe"].disks == "nvme"
-    for trial in experiment.trials:
+    for trial in trials:
         assert trial.cell.direction == Direction.RANDWRITE
         # The study measured its NVMe disk with 4 KiB, the others with 8.
         blocks = 4 * KIB if trial.levels["device"] == "NVMe" else 8 * KIB
@@ -38,21 +39,16 @@ def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
         assert trial.duration_s == 60
 
 
-def test_each_device_of_the_reference_experiment_has_a_published_row() -> None:
-    rows = [published(trial.disk) for trial in read_experiment(REFERENCE).trials]
-    assert {row.name for row in rows if row} == {
-        "E8as_v4_temp",
-        "E8ds_v4_temp",
-        "E8ds_v4_os_readwrite_cache",
-        "E8ds_v4_os_P4_uncached",
-        "E8ds_v4_ephemeral_os",
-        "L8s_v2_nvme",
+def test_each_cell_of_the_reference_experiment_was_published() -> None:
+    """What the probe's own run is held against, as any run of it is."""
+    (study,) = (run for run in reference_runs() if run.info.id == "azure-local-disks-published")
+    assert study.info.experiment.title == read_experiment(REFERENCE)[0].title
+    published = {tuple(result.factors.values()): result for result in study.results()}
+    assert {tuple(trial.factors.values()) for trial in read_experiment(REFERENCE)[1]} == {
+        *published
     }
-    medians = {row.name: row.percentiles_ns[50.0] for row in rows if row}
-    assert medians["L8s_v2_nvme"] == 43_000
-    assert medians["E8ds_v4_os_P4_uncached"] == 2_474_000
-    full = [row for row in rows if row and row.name != "L8s_v2_nvme"]
-    assert all(set(row.percentiles_ns) == set(PERCENTILES) for row in full)
+    assert published["NVMe", "sync"].latency_ms["p50"] == 0.043
+    assert published["OS disk, uncached", "sync"].latency_ms["p50"] == 2.474
 
 
 BASE = """\
@@ -114,7 +110,7 @@ factors: {workload.fio.depth: [1, 4, 32]}
 """
     file = tmp_path / "t.yaml"
     file.write_text(text)
-    cells = [trial.cell for trial in read_experiment(file).trials]
+    cells = [trial_of(trial).cell for trial in read_experiment(file)[1]]
     assert [cell.title for cell in cells] == [
         "2 x 1 randread 64k", "2 x 4 randread 64k", "2 x 32 randread 64k",
     ]  # fmt: skip

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import MachineError, UserError
+from disklab.events import PhaseStarted
 from disklab.interrupts import held_back
 from disklab.probe import fio
 from disklab.probe.cells import KIB, LOADS, MIB, PERCENTILES, Cell, Direction, Plan, Profile, cells
-from disklab.probe.run import CellEnded, Event, StepStarted, Subject, probe
+from disklab.probe.run import CellEnded, Event, Subject, probe
 from disklab.probe.target import open_region
 
 DISKLAB = Path(sys.executable).with_name("disklab")
@@ -66,8 +67,11 @@ def test_measures_reads_and_writes_of_a_directory(directory: Path) -> None:
         quantiles = [measured.latency.percentiles_ns[p] for p in PERCENTILES]
         assert quantiles == sorted(quantiles)
         assert result.verdict is None  # nothing is known of this disk
-    steps = [event.what for event in events if isinstance(event, StepStarted)]
-    assert steps == ["writing 8M before reading it", "sync randread 4k", "sync randwrite 4k"]
+    steps = [event.detail for event in events if isinstance(event, PhaseStarted)]
+    assert steps == [
+        f"here: {step}"
+        for step in ("writing 8M before reading it", "sync randread 4k", "sync randwrite 4k")
+    ]
     assert sum(isinstance(event, CellEnded) for event in events) == 2
 
 
@@ -111,11 +115,14 @@ def test_results_are_kept_and_never_overwritten(directory: Path, tmp_path: Path)
     for _ in range(2):
         ran = disklab(*arguments, "--chart", str(tmp_path / "chart.svg"))
         assert ran.returncode == 0, ran.stderr
-    files = sorted(folder.iterdir())
-    assert len(files) == 2
-    for file in files:
-        (told,) = [json.loads(line) for line in file.read_text().splitlines()]
+    runs = sorted(folder.iterdir())
+    assert len(runs) == 2
+    for run in runs:
+        (told,) = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
         assert told["mode"] == "probe"
+        # A run like any other: it can be reported later.
+        report = disklab("report", str(run))
+        assert report.returncode == 0, report.stderr
         assert told["valid"] is True
         assert set(told["latency_ms"]) >= {"mean", "p50", "p95", "p99", "p99.9", "p99.99", "max"}
         assert told["environment"]["kernel"] == os.uname().release

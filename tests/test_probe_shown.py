@@ -6,13 +6,15 @@ import io
 from pathlib import Path
 
 import pytest
-from disklab.probe import report, wording
+from disklab.cli.probing import Follower
+from disklab.cli.run_progress import RunView
+from disklab.events import PhaseStarted, Progress
+from disklab.probe import report
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Load, Profile
 from disklab.probe.charts import sections, write_chart
-from disklab.probe.command import ProgressView
 from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.report import show
-from disklab.probe.run import CellEnded, CellResult, StepProgress, StepStarted
+from disklab.probe.run import CellEnded, CellResult
 from rich.console import Console
 
 MS = 1_000_000
@@ -27,27 +29,6 @@ def result(
     sides = {"read": Side(int(iops), int(iops) * cell.block_bytes, latency)}
     measured = Measurement(cell, sides, latency, 1.0, "fio-3.33", ())
     return CellResult(subject, "own file", measured)
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [
-        (43_000, "43.0 us"),
-        (999_600, "1.00 ms"),
-        (2_836_000, "2.84 ms"),
-        (152_000_000, "152 ms"),
-        (1_200_000_000, "1.20 s"),
-    ],
-)
-def test_durations(ns: int, text: str) -> None:
-    assert wording.duration(ns) == text
-
-
-@pytest.mark.parametrize(
-    ("iops", "text"), [(120, "120"), (5012.4, "5,012"), (99_949, "99,949"), (261_000, "261k")]
-)
-def test_rates(iops: float, text: str) -> None:
-    assert wording.iops(iops) == text
 
 
 def test_a_curve_rises_from_bottom_left_to_top_right() -> None:
@@ -95,32 +76,23 @@ def test_several_disks_stand_side_by_side() -> None:
     )
 
 
-def test_without_a_terminal_progress_is_plain_lines() -> None:
+def test_a_cell_is_shown_as_a_trial_of_a_run() -> None:
     out = Console(file=io.StringIO(), width=150)
     ended = result("here", Profile.SYNC, 5000.0, MS)
-    with ProgressView(out, 10.0) as view:
-        view(StepStarted("here", "writing 4k before reading it", 1.0))
-        view(StepProgress(0.5))
-        view(StepStarted("here", ended.cell.title, 5.0))
-        view(CellEnded(ended))
+    with RunView(out) as view:
+        tell = Follower("here", [(0, {})], view, as_json=False)
+        tell(PhaseStarted("fill", "here: writing 4k before reading it"))
+        tell(PhaseStarted("measure", f"here: {ended.cell.title}"))
+        tell(Progress("measure", 0.5, None, None, None))
+        tell(CellEnded(ended))
     assert isinstance(out.file, io.StringIO)
-    assert out.file.getvalue().splitlines() == [
-        "here: writing 4k before reading it",
-        "here: sync randread 4k",
-        "  5,000 IOPS, 20.5 MB/s, p50 1.50 ms, p99 1.99 ms",
-    ]
-
-
-def test_on_a_terminal_a_bar_shows_the_time_left() -> None:
-    out = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with ProgressView(out, 100.0) as view:
-        view(StepStarted("here", "writing", 10.0))
-        view(StepStarted("here", "sync randread 4k", 90.0))
-        view(StepProgress(30.0))
-        assert view.bar is not None
-        (task,) = view.bar.tasks
-        assert task.completed == 40.0
-        assert task.fields["left"] == "1:00"
+    filled, began, phase, done = out.file.getvalue().replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    assert filled == "  fill: here: writing 4k before reading it"
+    assert began.startswith("trial 1 of 1: cell here: sync randread 4k; repeat 1 (about ")
+    assert phase == "  measure"
+    assert done.startswith(
+        "ok      disk here, cell sync randread 4k; repeat 1: 5,000 ops/s, p50 1.50"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".html", ".png"])

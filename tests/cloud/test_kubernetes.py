@@ -12,10 +12,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 from disklab import spec
-from disklab.cli import app, probe
+from disklab.cli import app, probe, probing
 from disklab.cloud.kubernetes.manifest import KEPT_S, Claim, probes_of
 from disklab.errors import UserError
-from disklab.probe import command
 from disklab.probe.cells import Plan
 from disklab.probe.run import Request, plan_of
 
@@ -92,7 +91,7 @@ def planned_by(words: list[str]) -> Plan:
     """What `disklab probe` would measure if it were told so."""
     found: list[Request] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "probe_path", lambda _at, _out, _look: None)
+        patch.setattr(probing, "probe_path", lambda _at, _out, _look: None)
 
         def noted(request: Request) -> Plan:
             found.append(request)

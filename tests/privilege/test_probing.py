@@ -38,8 +38,9 @@ def test_results_of_an_emulated_disk_are_the_callers(lab: Lab, mine: Path) -> No
     assert ran.returncode == 0, ran.stderr
     (told,) = [json.loads(line) for line in ran.stdout.splitlines()]
     assert told["valid"] in (True, False)
-    (kept,) = (mine / "results").iterdir()
-    assert kept.read_text() == ran.stdout
+    (run,) = (mine / "results").iterdir()
+    (kept,) = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
+    assert kept == {**told, "run": run.name}
     assert set(owners(mine).values()) == {CALLER}
     assert lab.devices() == {}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.fio import Latency, Measurement, Side
+from disklab.probe.fio_results import beyond_this_machine
 from disklab.probe.run import CellResult
 from disklab.probe.verdict import Outcome, Verdict
-from disklab.procedures.device import beyond_this_machine
 
 CELL = Cell(Profile.ASYNC, Direction.RANDWRITE, 8 * KIB)
 MS = 1_000_000

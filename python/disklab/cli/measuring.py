@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from disklab.cli.output import code_of_run, console, needs_promise, notes
+from disklab.cli.probing import Output, expected_s, following, own, show_results
 from disklab.cli.rehearsing import follow
 from disklab.errors import Problem, UserError, refuse
 from disklab.events import Emit
@@ -31,9 +32,7 @@ from disklab.measurement.probing import (
 )
 from disklab.measurement.settings import volume_of
 from disklab.probe.cells import Plan
-from disklab.probe.command import listening
-from disklab.probe.report import show_results
-from disklab.probe.run import CellResult, Output, expected_fill_s
+from disklab.probe.run import CellResult
 from disklab.procedures.life import Planned, Stage, live
 from disklab.results import Run
 
@@ -142,10 +141,11 @@ def probe_all(file: Path, plan: Plan, output: Output, *, yes: bool) -> Sequence[
             size = f"a file of {plan.size_bytes >> 20} MiB in {volume_of(hosts, spot).directory}"
             to.print(Text(f"{spot}: make {size}; removed at the end"))
         ask(to, yes=yes)
-        seconds = len(spots) * (len(plan.cells) * plan.duration_s + expected_fill_s(plan))
-        with ended_once(), listening(output, seconds) as tell:
+        seconds = expected_s(plan, len(spots), attached=False)
+        title = f"{len(spots)} volumes of {len(names)} hosts"
+        with ended_once(), following(output, title, seconds, own(plan, len(spots))) as tell:
             results = probe_hosts(hosts, machines, plan, tell, to.print)
-    show_results(results, output, f"{len(spots)} volumes of {len(names)} hosts")
+    show_results(results, output, title)
     found = outliers(results)
     shown = to if output.json else console()
     for one in found:

@@ -14,11 +14,11 @@ from disklab.cli.output import Check, code_of
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.probe.known import Disk, parse_caching
-from disklab.probe.run import Output, Request, plan_of
+from disklab.probe.run import Request, plan_of
 from disklab.spec.fio_file import is_fio_file
 
 if TYPE_CHECKING:
-    from disklab.probe.command import Override
+    from disklab.cli.probing import Override
     from disklab.probe.run import CellResult
 
 Caching = Annotated[
@@ -148,12 +148,12 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Measure a disk with fio and compare it with its promise. Example: `disklab probe /data`."""
     # Loaded here because it brings the chart library: no other command is to wait for that.
+    from disklab.cli import probing  # noqa: PLC0415
     from disklab.privilege.probing import look_by  # noqa: PLC0415
-    from disklab.probe import command  # noqa: PLC0415
     from disklab.probe.emulated import At  # noqa: PLC0415
 
     request = Request(profile, rw, rwmixread, bs, duration, size, engine, quick, jobs, depth)
-    output = Output(json, out, chart)
+    output = probing.Output(json, out, chart)
     if pvc is not None:
         given: dict[str, object]
         given = {"PATH": path, "--disk": disk, "--hosts": hosts, "--out": out, "--chart": chart}
@@ -175,17 +175,17 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if path is None:
         if not disks:
             raise missing_target()
-        end(command.probe_emulated(disks, plan_of(request), output, look), check=check)
+        end(probing.probe_emulated(disks, plan_of(request), output, look), check=check)
     if is_fio_file(path) or path.suffix in (".yaml", ".yml"):
         asked = (None if disk is None else [disk], vm, ", ".join(caching or []) or None)
         with as_experiment(path, *asked, None) as file:
-            end(command.probe_experiment(file, override_of(request), output, look), check=check)
+            end(probing.probe_experiment(file, override_of(request), output, look), check=check)
     if len(disks) > 1:
         rule = "a real disk has one host caching"
         raise UserError(Problem("--caching", ", ".join(caching or []), rule, "give one of them"))
     promised = disks[0] if disks else None
     wanted = At(seen_from_root(path), plan_of(request), promised, destroy_data)
-    end(command.probe_path(wanted, output, look), check=check)
+    end(probing.probe_path(wanted, output, look), check=check)
 
 
 def end(results: Sequence[CellResult], *, check: bool) -> NoReturn:
@@ -224,7 +224,7 @@ def override_of(request: Request) -> Override:
         "--bs": request.blocks,
     }
     refuse_given(given, "the experiment's file decides it", "change it in the file")
-    from disklab.probe.command import Override  # noqa: PLC0415 - see `probe`
+    from disklab.cli.probing import Override  # noqa: PLC0415 - see `probe`
 
     plan = plan_of(request)
     timed = request.duration is not None or request.quick

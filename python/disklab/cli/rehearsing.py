@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -25,6 +26,9 @@ from disklab.procedures.preparation import Check, Prepared
 from disklab.procedures.rehearsal import rehearse
 from disklab.results import Run
 from disklab.results.event_log import Wish, wish_of
+
+if TYPE_CHECKING:
+    from disklab.report.report import Report
 
 # Tells somebody that a run ended: a command of the user's, or an address that takes JSON.
 
@@ -156,18 +160,25 @@ def answer(run: Run, notes: Console, *, as_json: bool) -> None:
     """Write the page, beside what was published of the experiment, and show the table."""
     # Charts take a third of a second to import, which a plan or a refusal does not need.
     from disklab.report import files  # noqa: PLC0415
-    from disklab.report.report import Report  # noqa: PLC0415
     from disklab.report.terminal import show  # noqa: PLC0415
 
-    try:
-        published = files.references([run], wanted=True)
-    except UserError:
-        published = []  # nothing was published of it
-    report = Report.of([run, *published])
+    report = report_of(run)
     # With JSON, standard output belongs to the results.
     show(report, notes if as_json else console())
     page = files.write_page(report, run.inside("report.html"))
     notes.print(Text(f"report: {page}"))
+
+
+def report_of(run: Run) -> Report:
+    """Return the report of a run beside what was published of its experiment, if anything was."""
+    from disklab.report import files  # noqa: PLC0415 - as above
+    from disklab.report.report import Report  # noqa: PLC0415
+
+    try:
+        published = files.references([run], wanted=True)
+    except UserError:
+        published = []
+    return Report.of([run, *published])
 
 
 def _print_result(event: Event) -> None:

@@ -161,7 +161,9 @@ def plan_text(event: RunStarted) -> str:
         parts.append(f"{event.finished} have a result")
     if event.refused:
         parts.append(f"{event.refused} refused, with the reason in the report")
-    return f"{event.title}\n{'; '.join(parts)}\nrun {event.run_id} in {event.folder}"
+    # A probe without --out keeps no run.
+    where = f"\nrun {event.run_id} in {event.folder}" if event.run_id else ""
+    return f"{event.title}\n{'; '.join(parts)}{where}"
 
 
 def name_of(factors: Factors, repeat: int) -> str:

@@ -36,14 +36,12 @@ from disklab.measurement.settings import Placed, Spot, place_trials, volume_of
 from disklab.measurement.stage import Measurement, MeasuringSite
 from disklab.procedures.jobs import FULL, QUICK
 from disklab.procedures.life import Planned
-from disklab.procedures.outcome import share_record
+from disklab.procedures.outcome import planned_record
 from disklab.procedures.plan import expected_s as usual_s
 from disklab.procedures.plan import how_ordered, order
 from disklab.procedures.turn import Turn
 from disklab.results import (
     ExperimentNote,
-    PlannedTrial,
-    Reason,
     Run,
     RunInfo,
     Status,
@@ -398,22 +396,9 @@ def create(wanted: Wanted, plans: list[HostPlan], out: Path, run_id: str | None 
         prices=pricing.prices(catalog, trials),
         notes=[_how_ordered(wanted)],
     ).model_copy(update={"measure": TypeAdapter(Options).dump_python(options, mode="json")})
-    planned = [_planned(trial) for trial in trials]
+    planned = [planned_record(trial) for trial in trials]
     text, beside = experiment.document.text, {HOSTS: wanted.hosts.document.text}
     return Run.create(out, info, experiment_text=text, planned=planned, beside=beside)
-
-
-def _planned(trial: Trial) -> PlannedTrial:
-    why = trial.refused
-    return PlannedTrial(
-        trial=trial.index,
-        factors=dict(trial.factors),
-        spec=trial.spec.model_dump(mode="json"),
-        share=share_record(trial.share),
-        refused=None
-        if why is None
-        else Reason(place=why.place, value=why.value, rule=why.rule, way_out=why.way_out),
-    )
 
 
 def _how_ordered(wanted: Wanted) -> str:

@@ -12,6 +12,7 @@ from statistics import median
 
 from disklab import durable
 from disklab.errors import Problem, UserError, refuse
+from disklab.events import PhaseStarted
 from disklab.machines.protocol import Machine
 from disklab.measurement.canary import FIO, FioOn, make_region
 from disklab.measurement.hosts_file import Hosts
@@ -20,16 +21,7 @@ from disklab.measurement.preparation import HOSTS, missing_directory, missing_pr
 from disklab.measurement.settings import Spot, volume_of
 from disklab.probe.cells import Plan
 from disklab.probe.fio import Job
-from disklab.probe.run import (
-    CellEnded,
-    CellResult,
-    Listener,
-    StepProgress,
-    StepStarted,
-    Subject,
-    expected_fill_s,
-    probe_cell,
-)
+from disklab.probe.run import CellEnded, CellResult, Listener, Subject, probe_cell, ticking
 from disklab.results import new_run_id
 
 OUTLIER_RATIO = 0.25
@@ -107,16 +99,12 @@ def _probe(  # noqa: PLR0913, PLR0917 - where, what, and who is told
     hosts: Hosts, spot: Spot, machine: Machine, plan: Plan, journal: Journal, tell: Listener
 ) -> Iterator[CellResult]:
     directory = str(volume_of(hosts, spot).directory)
-    tell(StepStarted(str(spot), "writing before reading", expected_fill_s(plan)))
-
-    def tick(elapsed_s: float) -> None:
-        tell(StepProgress(elapsed_s))
-
-    region = make_region(machine, str(spot), directory, plan, journal, tick)
+    tell(PhaseStarted("fill", f"{spot}: writing before reading"))
+    region = make_region(machine, str(spot), directory, plan, journal, ticking(tell, "fill"))
     job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
     for cell in plan.cells:
-        tell(StepStarted(str(spot), cell.title, plan.duration_s))
-        result = probe_cell(job, Subject(str(spot), region), cell, tell)
+        tell(PhaseStarted("measure", f"{spot}: {cell.title}"))
+        result = probe_cell(job, Subject(str(spot), region), cell, ticking(tell, "measure"))
         tell(CellEnded(result))
         yield result
 

@@ -23,8 +23,7 @@ from disklab.probe.fio import Job
 from disklab.probe.known import Trial as DeviceTrial
 from disklab.probe.known import placed as promised
 from disklab.probe.known import trial_of
-from disklab.probe.run import CellResult, Event, Known, Subject, probe_cell
-from disklab.probe.run import StepProgress as Step
+from disklab.probe.run import CellResult, Known, Subject, probe_cell, ticking
 from disklab.probe.target import Region
 from disklab.procedures import device, outcome
 from disklab.procedures.outcome import Frame
@@ -121,10 +120,6 @@ def _measure(
     plan = Plan((asked.cell,), duration_s, site.region_bytes, ENGINE, warm_up_s=warm_up_s)
     phases: list[Phase] = []
 
-    def tell(event: Event) -> None:
-        if isinstance(event, Step):
-            emit(Progress("measure", event.elapsed_s, None, None, None))
-
     directory = _directory(site, spot, asked.filesystem, emit, phases)
     region = _region(site, spot, directory, plan, emit, phases)
     if turn.spec.device is not None and "read_ahead" in site.hosts.file.hosts[spot.host].may_change:
@@ -136,7 +131,7 @@ def _measure(
     cpu = cpu_line(machine)
     emit(PhaseStarted("measure", f"{spot}: {asked.cell.title}"))
     subject = Subject(str(spot), region, Known(promised(asked.disk)))
-    cell = probe_cell(job, subject, asked.cell, tell)
+    cell = probe_cell(job, subject, asked.cell, ticking(emit, "measure"))
     stolen = stolen_ratio(cpu, cpu_line(machine))
     after = site.canaries.take(str(spot), machine, job.path, plan.size_bytes)
     phases.append(Phase(name="measure", duration_s=round(cell.measurement.runtime_s, 3)))

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from disklab.errors import MachineError
+from disklab.events import PhaseStarted, Progress
 from disklab.observation import tracing
 from disklab.observation.blocks import Recorder
 from disklab.observation.tracing import MOST_DEVICES, Ended
@@ -17,7 +18,7 @@ from disklab.privilege.root import RootPart
 from disklab.privilege.talk import Forms, Link, Serving, Talk
 from disklab.privilege.volumes import STRICT
 from disklab.probe.emulated import At, Emulated, Look, Probed, Wanted, look_here
-from disklab.probe.run import CellEnded, Listener, StepProgress, StepStarted
+from disklab.probe.run import CellEnded, Listener
 
 MOST_CELLS = 10_000
 
@@ -39,7 +40,7 @@ class ProbeAt:
 FORMS = Forms(
     requests={"emulated": TypeAdapter(ProbeEmulated), "at": TypeAdapter(ProbeAt)},
     names={ProbeEmulated: "emulated", ProbeAt: "at"},
-    told={kind.__name__: TypeAdapter(kind) for kind in (StepStarted, StepProgress, CellEnded)},
+    told={kind.__name__: TypeAdapter(kind) for kind in (PhaseStarted, Progress, CellEnded)},
     answers={"emulated": TypeAdapter(Probed), "at": TypeAdapter(Probed)},
 )
 

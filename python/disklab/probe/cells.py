@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Literal, get_args
@@ -257,3 +258,11 @@ def format_size(bytes_: int) -> str:
         if bytes_ >= factor and bytes_ % factor == 0:
             return f"{bytes_ // factor}{unit}"
     return str(bytes_)
+
+
+def loads(offered: Iterable[Load]) -> str:
+    """Return how load was offered: `4 jobs, depth 256`, or each load that there is."""
+    return "; ".join(
+        f"{load.jobs} {'job' if load.jobs == 1 else 'jobs'}, depth {load.depth}"
+        for load in dict.fromkeys(offered)
+    )

@@ -13,9 +13,8 @@ import altair as alt
 
 from disklab.durable import write_file
 from disklab.errors import Problem, UserError
-from disklab.probe.cells import PERCENTILES, Cell, Profile, format_size
+from disklab.probe.cells import PERCENTILES, Cell, Profile, format_size, loads
 from disklab.probe.run import CellResult
-from disklab.probe.wording import loads
 from disklab.report import axes
 from disklab.report.axes import Figures, Panel, Section
 from disklab.report.files import together, write_picture

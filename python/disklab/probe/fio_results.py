@@ -20,56 +20,105 @@ from disklab.probe.fio import SIDES, Latency, Measurement, Side
 from disklab.probe.known import cell_of_fio, disk_of, placed
 from disklab.probe.promise import SPENT, Promise, State, owed_now, promise
 from disklab.probe.run import CellResult
-from disklab.probe.verdict import Telemetry, Verdict, Wait, judge, throttling
+from disklab.probe.verdict import Outcome, Verdict, Wait, judge, throttling
 from disklab.reading import IMPORTED, text
 from disklab.results import Operation, TrialResult
 from disklab.spec.fio_file import FACTOR, On, experiment_text_of, jobs_of_report
 from disklab.spec.model import Fio
 
-# The JSON form of a probe's results: one object a cell, in the shape of every disklab trial.
-
-RECORD_FORMAT = 1
+# A probe's results: one object a cell, in the shape of every disklab trial.
 
 
-def record(result: CellResult, trial: int, experiment: str | None = None) -> dict[str, Any]:
-    """Return the JSON object of one cell: the shape of every disklab trial, plus the probe's keys.
+def record(
+    result: CellResult, trial: int, experiment: str, factors: Mapping[str, Any]
+) -> TrialResult:
+    """Return one cell of a probe; `factors` of an experiment, else empty: the cell's own."""
+    cell, figures = result.cell, figures_of(result)
+    seen, telemetry = result.telemetry, dict(figures["telemetry"])
+    if seen is not None:
+        telemetry["hit_ratio"] = seen.hit_ratio
+        telemetry["limits"] = [
+            {**told, "credits_left": wait.credits_left}
+            for told, wait in zip(telemetry["limits"], seen.waits, strict=True)
+        ]
+    own = {
+        "subject": result.subject,
+        "profile": cell.profile.value,
+        "rw": cell.direction.rw,
+        "rwmixread": cell.direction.read_percent,
+        "bs_bytes": cell.block_bytes,
+    }
+    return TrialResult.model_validate(
+        {
+            **figures,
+            "experiment": experiment,
+            "mode": "probe",
+            "trial": trial,
+            "factors": dict(factors) or own,
+            "nodes": 1,
+            "telemetry": telemetry,
+            "condition": result.condition,
+        }
+    )
+
+
+def figures_of(result: CellResult) -> dict[str, Any]:
+    """Return what was measured in a cell and how it is judged, as keys of a result.
 
     Latencies are fio's completion latencies in milliseconds. The loop is closed: service time is
     response time.
     """
-    measured, cell = result.measurement, result.cell
-    bound = throttling(measured, result.telemetry)
+    measured, cell, seen = result.measurement, result.cell, result.telemetry
+    bound = throttling(measured, seen)
     return {
-        "format": RECORD_FORMAT,
-        "experiment": experiment,
-        "mode": "probe",
-        "trial": trial,
-        "repeat": 0,
-        "factors": {
-            "subject": result.subject,
-            "profile": cell.profile.value,
-            "rw": cell.direction.rw,
-            "rwmixread": cell.direction.read_percent,
-            "bs_bytes": cell.block_bytes,
-        },
+        "status": "invalid" if result.invalid else "ok",
+        "valid": not result.invalid,
+        "warnings": beyond_this_machine(result),
+        "invalid_reasons": list(result.invalid),
         "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
-        "ops_per_s": round(measured.iops, 2),
+        "ops_per_s": measured.iops,
         "mb_per_s": round(measured.bytes_per_s / 1e6, 3),
         "latency_ms": latency_record(measured.latency),
-        "per_operation": {
-            name: {"ops": side.ios, "latency_ms": latency_record(side.latency)}
-            for name, side in measured.sides.items()
-        },
+        "per_operation": operations(measured.sides, measured.runtime_s),
         "bottleneck": bottleneck_record(bound, measured.runtime_s) if bound else None,
+        "host_cache_hit_ratio": seen.hit_ratio if seen else None,
+        "telemetry": {
+            "late_ratio": seen.late_ratio if seen else None,
+            "limits": [
+                {
+                    "limit": wait.limit,
+                    "delayed_ios": wait.delayed_ios,
+                    "delayed_ms": wait.delayed_ns / 1e6,
+                }
+                for wait in (seen.waits if seen else ())
+            ],
+        },
         "promise": promise_record(result.promise),
         "verdict": verdict_record(result.verdict),
-        "telemetry": telemetry_record(result.telemetry),
-        "condition": result.condition,
         "duration_s": measured.runtime_s,
         "fio": {"version": measured.fio_version, "command": list(measured.command)},
-        "valid": not result.invalid,
-        "warnings": [*result.invalid, *result.warnings],
     }
+
+
+def operations(sides: Mapping[str, Side], runtime_s: float) -> dict[str, Operation]:
+    """Return the reads, the writes and the syncs of a cell, as far as there are any."""
+    return {
+        name: Operation(
+            operations=side.ios,
+            ops_per_s=side.ios / runtime_s,
+            latency_ms=latency_record(side.latency),
+            service_ms=latency_record(side.latency),
+        )
+        for name, side in sides.items()
+    }
+
+
+def beyond_this_machine(result: CellResult) -> list[str]:
+    """Return which limit of this machine stood in the way of the disk's promise, if one did."""
+    judged = result.verdict
+    if judged is None or judged.outcome is not Outcome.BEYOND_MACHINE:
+        return []
+    return [f"{judged.quantity}: {judged.held_back_by}"]
 
 
 def bottleneck_record(bound: Wait, runtime_s: float) -> dict[str, Any]:
@@ -121,25 +170,6 @@ def verdict_record(judged: Verdict | None) -> dict[str, Any] | None:
         "quantity": judged.quantity,
         "deviation_ratio": round(judged.deviation_ratio, 4),
         "held_back_by": judged.held_back_by,
-    }
-
-
-def telemetry_record(seen: Telemetry | None) -> dict[str, Any]:
-    """Return the JSON form of the emulator's counters over the cell; empty when there are none."""
-    if seen is None:
-        return {}
-    return {
-        "hit_ratio": seen.hit_ratio,
-        "late_ratio": round(seen.late_ratio, 6),
-        "limits": [
-            {
-                "limit": wait.limit,
-                "delayed_ios": wait.delayed_ios,
-                "delayed_ms": ms(wait.delayed_ns),
-                "credits_left": wait.credits_left,
-            }
-            for wait in seen.waits
-        ],
     }
 
 
@@ -205,34 +235,17 @@ def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) 
     if not apart:
         owed, warnings = None, [*warnings, NOT_SYNCHRONOUS]
     judged = None if owed is None else judge(measured, owed, None, None)
-    operations = {
-        name: Operation(
-            operations=side.ios,
-            ops_per_s=side.ios / measured.runtime_s,
-            latency_ms=latency_record(side.latency),
-            service_ms=latency_record(side.latency),
-        )
-        for name, side in {**measured.sides, **syncs(jobs)}.items()
-    }
-    cell = measured.cell
+    figures = figures_of(CellResult(str(trial.factors), "", measured, owed, judged))
     return TrialResult.model_validate(
         {
+            **figures,
             "experiment": f"fio's {report.get('fio version')}",
             "mode": "measure",
             "trial": trial.index,
-            "repeat": 0,
             "factors": dict(trial.factors),
             "warnings": warnings,
-            "ops_per_s": measured.iops,
-            "mb_per_s": measured.bytes_per_s / 1e6,
             "nodes": 1,
-            "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
-            "latency_ms": latency_record(measured.latency),
-            "per_operation": operations,
-            "promise": promise_record(owed),
-            "verdict": verdict_record(judged),
-            "duration_s": measured.runtime_s,
-            "fio": {"version": measured.fio_version, "command": []},
+            "per_operation": operations({**measured.sides, **syncs(jobs)}, measured.runtime_s),
         }
     )
 

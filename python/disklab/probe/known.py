@@ -20,7 +20,6 @@ from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.filesystem import Filesystem
 from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.promise import Placement
-from disklab.results import TrialResult, reference_runs
 from disklab.spec.amounts import only
 from disklab.spec.model import Fio
 from disklab.spec.timetable_checks import DEFAULT_DURATION_S
@@ -75,46 +74,6 @@ def placed(disk: Disk) -> Placement:
     return Placement(found.host, found.volume)
 
 
-# What others measured, held beside our own figures.
-
-STUDY = "azure-local-disks-published"
-
-
-@dataclass(frozen=True)
-class Published:
-    """One device as its publisher measured it: random writes, latency at depth 1."""
-
-    name: str
-    percentiles_ns: Mapping[float, int]
-    """Those that were published; all of them, or a few."""
-    iops: float
-    note: str
-
-
-def published(disk: Disk) -> Published | None:
-    """Return the published measurement of a disk; None when nobody published one."""
-    wanted = {"vm": disk.vm, "disks": disk.disks, "caching": disk.caching}
-    (study,) = (run for run in reference_runs() if run.info.id == STUDY)
-    cells = [cell for cell in study.results() if told(cell, "device") == wanted]
-    by_profile = {str(cell.factors["workload.fio.profile"]): cell for cell in cells}
-    if not by_profile:
-        return None
-    at_depth_one, loaded = by_profile["sync"], by_profile["async"]
-    return Published(
-        name=str(told(loaded, "published_name")),
-        percentiles_ns={
-            float(name.lstrip("p")): round(ms * 1e6) for name, ms in at_depth_one.latency_ms.items()
-        },
-        iops=loaded.ops_per_s or 0.0,
-        note=str(told(loaded, "note")),
-    )
-
-
-def told(cell: TrialResult, key: str) -> object:
-    """Return a key that only published cells have."""
-    return (cell.model_extra or {}).get(key)
-
-
 # The device experiments among the experiment files: fio on volumes, no database.
 
 
@@ -129,18 +88,8 @@ class Trial:
     duration_s: float
 
 
-@dataclass(frozen=True)
-class DeviceExperiment:
-    """A matrix of device measurements."""
-
-    path: Path
-    title: str
-    source: str
-    trials: tuple[Trial, ...]
-
-
-def read_experiment(path: Path) -> DeviceExperiment:
-    """Return the device experiment in a file, every trial of its matrix checked."""
+def read_experiment(path: Path) -> tuple[spec.Experiment, tuple[spec.Trial, ...]]:
+    """Return the device experiment in a file, and every trial of its matrix, checked."""
     experiment = spec.load(path)
     if experiment.kind != "device":
         place = experiment.document.place(("cluster",))
@@ -154,8 +103,8 @@ def read_experiment(path: Path) -> DeviceExperiment:
         raise UserError(Problem(place, "trace", rule, "use `disklab rehearse`"))
     refused = [trial.refused for trial in trials if trial.refused is not None]
     if refused:
-        raise UserError(*dict.fromkeys(one.problems[0] for one in refused))
-    return DeviceExperiment(path, experiment.title, experiment.source, tuple(map(trial_of, trials)))
+        raise UserError(*dict.fromkeys(reason.problems[0] for reason in refused))
+    return experiment, tuple(trials)
 
 
 def trial_of(trial: spec.Trial) -> Trial:

@@ -1,28 +1,22 @@
-"""Shows finished results: tables and charts in the terminal, a chart in a file."""
+"""Shows finished results: tables and charts in the terminal."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from rich.columns import Columns
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from disklab.engine.messages import Envelope
-from disklab.probe import wording
-from disklab.probe.cells import PERCENTILES, Profile, format_size
-from disklab.probe.charts import Shown, apart, write_chart
+from disklab.probe.cells import PERCENTILES, Profile, format_size, loads
+from disklab.probe.charts import Shown, apart
 from disklab.probe.fio import Measurement
-from disklab.probe.known import Published
 from disklab.probe.promise import Promise
-from disklab.probe.run import CellResult, Output
-from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Outcome
-from disklab.terminal import SafeConsole, width_of
+from disklab.probe.run import CellResult
+from disklab.probe.verdict import Outcome
+from disklab.report import wording
 
 # Charts made of characters: percentile curves and bars, for terminals and logs.
 
@@ -55,7 +49,7 @@ def percentile_curves(curves: Mapping[str, Mapping[float, float]]) -> list[Text]
     lines = []
     for number, cells in enumerate(grid):
         at = math.exp(high - span * number / (ROWS - 1))
-        label = wording.duration(at) if number % 3 == 0 or number == ROWS - 1 else ""
+        label = wording.latency(at / 1e6) if number % 3 == 0 or number == ROWS - 1 else ""
         line = Text(f"{label:>{LABEL}} ┤")
         for character, style in cells:
             line.append(character, style=style)
@@ -161,9 +155,9 @@ def whole(measured: Measurement) -> list[str]:
 def figures(iops: float, bytes_per_s: float, percentiles_ns: Mapping[float, int]) -> list[str]:
     """Return what was measured."""
     return [
-        wording.iops(iops),
-        wording.mb_per_s(bytes_per_s),
-        *(wording.duration(percentiles_ns[p]) for p in SHOWN_PERCENTILES),
+        wording.rate(iops),
+        wording.rate(bytes_per_s / 1e6),
+        *(wording.latency(percentiles_ns[p] / 1e6) for p in SHOWN_PERCENTILES),
     ]
 
 
@@ -180,11 +174,11 @@ def judged(result: CellResult) -> list[str | Text]:
 def promised(owed: Promise) -> str:
     """Return what was owed: the median where latencies are (of a mix: of both), else the rate."""
     if owed.percentiles_ns:
-        medians = [wording.duration(of[50.0]) for of in owed.percentiles_ns.values()]
+        medians = [wording.latency(of[50.0] / 1e6) for of in owed.percentiles_ns.values()]
         return f"p50 {', '.join(medians)}"
     if "MB/s" in owed.bound_by:
-        return f"{wording.mb_per_s(owed.bytes_per_s)} MB/s"
-    return f"{wording.iops(owed.iops)} IOPS"
+        return f"{wording.rate(owed.bytes_per_s / 1e6)} MB/s"
+    return f"{wording.rate(owed.iops)} IOPS"
 
 
 def reasons(results: Sequence[CellResult]) -> list[Text]:
@@ -231,148 +225,12 @@ def standing(result: CellResult) -> str:
 
 
 def conditions(results: Sequence[CellResult]) -> list[str]:
-    """Return what each subject was like when it was measured, and every warning once."""
-    said = [f"{result.subject}: {result.condition}" for result in results]
-    said += [f"{result.subject}: {warning}" for result in results for warning in result.warnings]
-    return list(dict.fromkeys(said))
+    """Return what each subject was like when it was measured."""
+    return list(dict.fromkeys(f"{result.subject}: {result.condition}" for result in results))
 
 
-# Our figures beside the published ones: percentile by percentile, rate by rate.
-
-SOURCE = "tomaskubica.cz 2020-09, Azure VM and fast local disks; 8k random writes"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One device's results and its published row."""
-
-    device: str
-    results: tuple[CellResult, ...]
-    published: Published | None
-    envelope: Envelope | None
-    """What the emulating machine can do at best; None for a real disk."""
-
-    def result(self, profile: Profile) -> CellResult | None:
-        """Return the cell of a profile."""
-        return next((r for r in self.results if r.cell.profile is profile), None)
-
-
-def ratio_text(ours: float, published: float, worse_above: bool) -> Text:
-    """Return ours over published; red when it is worse than the tolerance allows."""
-    ratio = ours / published
-    off = ratio - 1 if worse_above else 1 - ratio
-    style = "red" if off > LATENCY_TOLERANCE_RATIO else "green"
-    if off < -LATENCY_TOLERANCE_RATIO:
-        style = "yellow"  # better than published is a difference too
-    return Text(f"{ratio:.2f}", style=style)
-
-
-def percentile_table(compared: Compared) -> Table | None:
-    """Return one device's latencies at depth 1: ours, published, ours over published."""
-    result, known = compared.result(Profile.SYNC), compared.published
-    if result is None:
-        return None
-    table = Table(title=compared.device, title_justify="left")
-    for name in ("percentile", "ours", "published", "ratio"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for percentile, ours_ns in result.measurement.latency.percentiles_ns.items():
-        theirs_ns = known.percentiles_ns.get(percentile) if known else None
-        table.add_row(
-            f"{percentile:g}",
-            wording.duration(ours_ns),
-            wording.duration(theirs_ns) if theirs_ns else "",
-            ratio_text(ours_ns, theirs_ns, worse_above=True) if theirs_ns else "",
-        )
-    return table
-
-
-def rate_table(all_compared: Sequence[Compared]) -> Table | None:
-    """Return every device's IOPS under the deep queue; None when no such cell was measured."""
-    table = Table(title="four jobs, depth 256 each: IOPS", title_justify="left")
-    table.add_column("device", no_wrap=True)
-    for name in ("ours", "published", "ratio"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("note")
-    for compared in all_compared:
-        result, known = compared.result(Profile.ASYNC), compared.published
-        if result is not None:
-            ours = result.measurement.iops
-            table.add_row(
-                compared.device,
-                wording.iops(ours),
-                wording.iops(known.iops) if known else "",
-                ratio_text(ours, known.iops, worse_above=False) if known else "",
-                known.note if known else "",
-            )
-    return table if table.row_count else None
-
-
-def walls(compared: Compared) -> list[str]:
-    """Return which limits of the emulating machine stood before the published figures."""
-    envelope, known = compared.envelope, compared.published
-    if envelope is None or known is None:
-        return []
-    found = []
-    lowest_ns, most_iops = envelope.p50_ns, envelope.iops
-    below = [p for p, ns in known.percentiles_ns.items() if ns < lowest_ns]
-    if below and compared.result(Profile.SYNC):
-        found.append(
-            f"{compared.device}: published percentiles up to p{max(below):g} lie below this "
-            f"machine's lowest median, {wording.duration(lowest_ns)}"
-        )
-    if known.iops > most_iops and compared.result(Profile.ASYNC):
-        found.append(
-            f"{compared.device}: {wording.iops(known.iops)} IOPS were published, this machine's "
-            f"emulator ends at {wording.iops(most_iops)}"
-        )
-    return found
-
-
-def renderables(all_compared: Sequence[Compared]) -> list[RenderableType]:
-    """Return the whole comparison for a console."""
-    latencies = [table for c in all_compared if (table := percentile_table(c)) is not None]
-    rates = rate_table(all_compared)
-    shown: list[RenderableType] = []
-    if latencies:
-        shown += [Text("latency, one job, depth 1", style="bold"), Columns(latencies)]
-    if rates is not None:
-        shown.append(rates)
-    shown.append(Text(f"published: {SOURCE}", style="dim"))
-    shown += [Text(wall, style="magenta") for c in all_compared for wall in walls(c)]
-    return shown
-
-
-# Where there is no terminal to ask: wide enough that no figure of the tables wraps.
-PLAIN_WIDTH = 120
-
-
-def console() -> Console:
-    """Return the console for results."""
-    return SafeConsole(width=width_of(sys.stdout, PLAIN_WIDTH))
-
-
-def show_results(results: Sequence[CellResult], output: Output, title: str | None = None) -> None:
-    """Show the results, unless JSON lines have told them, and write the chart when asked."""
-    if not output.json:
-        show(results, console(), title)
-    write_chart_when_asked(results, output, title or "")
-
-
-def write_chart_when_asked(results: Sequence[CellResult], output: Output, title: str) -> None:
-    """Write the chart of `--chart`."""
-    if output.chart is not None:
-        write_chart(results, output.chart, title)
-        SafeConsole(stderr=True).print(f"chart: {output.chart}", highlight=False, soft_wrap=True)
-
-
-def show_comparison(compared: Sequence[Compared], title: str) -> None:
-    """Print our figures beside the published ones, and what stood in the way."""
-    out = console()
-    out.print(Text(title, style="bold"))
-    for part in renderables(compared):
-        out.print(part, highlight=False)
-    results = [result for one in compared for result in one.results]
-    out.print(Text("\nagainst the catalogue's promise", style="bold"))
+def show_table(results: Sequence[CellResult], out: Console) -> None:
+    """Print the table, and the verdict of each subject in a line."""
     out.print(results_table(results))
     out.print(*reasons(results), sep="\n", highlight=False)
     out.print(*summary(results), sep="\n", highlight=False)
@@ -389,7 +247,7 @@ def show(results: Sequence[CellResult], out: Console, title: str | None = None) 
     if rates:
         out.print(
             Text(
-                f"\n{wording.loads(r.cell.load for r in rates)}; bars are MB/s, ┃ the promise",
+                f"\n{loads(r.cell.load for r in rates)}; bars are MB/s, ┃ the promise",
                 style="bold",
             )
         )
@@ -415,7 +273,7 @@ def curve_blocks(results: Sequence[CellResult]) -> list[list[Text]]:
     }
     size = format_size(smallest)
     title = Text(
-        f"\nlatency by percentile, {wording.loads(r.cell.load for r in depth_one)}, {size}",
+        f"\nlatency by percentile, {loads(r.cell.load for r in depth_one)}, {size}",
         style="bold",
     )
     return [[title, *percentile_curves(curves)]]
@@ -431,5 +289,5 @@ def bar(one: Shown, among: Sequence[CellResult]) -> tuple[str, float, float | No
     """Return the entry of one loaded cell, in bytes per second: one scale for all block sizes."""
     several = len({r.cell.load for r in among if r.cell.profile is Profile.ASYNC}) > 1
     label = name(one, among, one.title if several else one.io)
-    figure = f"{wording.iops(one.iops)} IOPS, {wording.mb_per_s(one.bytes_per_s)} MB/s"
+    figure = f"{wording.rate(one.iops)} IOPS, {wording.rate(one.bytes_per_s / 1e6)} MB/s"
     return label, one.bytes_per_s, one.promised_bytes_per_s, figure

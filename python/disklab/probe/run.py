@@ -1,4 +1,4 @@
-"""Probes one subject cell by cell and tells what happens as typed events; prints nothing."""
+"""Probes one subject cell by cell and tells what happens as events of a run; prints nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from disklab.engine.messages import Envelope, View
 from disklab.errors import Problem, UserError, refuse
+from disklab.events import PhaseStarted, Progress
 from disklab.probe import cells, verdict
 from disklab.probe.cells import Cell, Direction, Load, Plan, Profile, format_size
-from disklab.probe.fio import Job, Measurement
+from disklab.probe.fio import Job, Measurement, Tick
 from disklab.probe.promise import SPENT, Placement, Promise, State, owed_now, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
@@ -159,15 +160,6 @@ def engine_of(text: str) -> cells.Engine:
     raise UserError(Problem("--engine", text, "the probe does not use it", way_out))
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where the results go, beside the terminal."""
-
-    json: bool = False
-    folder: Path | None = None
-    chart: Path | None = None
-
-
 Show = Callable[[], View]
 """Returns the volume of an emulated disk as it is now."""
 
@@ -223,28 +215,11 @@ class CellResult:
     telemetry: Telemetry | None = None
     invalid: tuple[str, ...] = ()
     """Why the cell says nothing about the disk; empty: valid."""
-    warnings: tuple[str, ...] = ()
 
     @property
     def cell(self) -> Cell:
         """The measured cell."""
         return self.measurement.cell
-
-
-@dataclass(frozen=True)
-class StepStarted:
-    """Something that takes time has begun: an attach, the fill, a cell."""
-
-    subject: str
-    what: str
-    expected_s: float
-
-
-@dataclass(frozen=True)
-class StepProgress:
-    """The current step goes on."""
-
-    elapsed_s: float
 
 
 @dataclass(frozen=True)
@@ -254,8 +229,14 @@ class CellEnded:
     result: CellResult
 
 
-Event = StepStarted | StepProgress | CellEnded
+Event = PhaseStarted | Progress | CellEnded
 Listener = Callable[[Event], None]
+
+
+def ticking(tell: Callable[[Progress], None], phase: str) -> Tick:
+    """Return what tells how long a phase goes on already: fio says at its end what it did."""
+    return lambda elapsed_s: tell(Progress(phase, elapsed_s, None, None, None))
+
 
 # Only the progress bar uses it: a P30's promise, when the disk is unknown.
 EXPECTED_FILL_BYTES_PER_S = 200e6
@@ -280,18 +261,18 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
     job = Job(program, region.path, region.writable, plan, inside)
     if region.writable:
         what = f"writing {format_size(region.size_bytes)} before reading it"
-        tell(StepStarted(subject.name, what, expected_fill_s(plan)))
-        job.fill(lambda elapsed_s: tell(StepProgress(elapsed_s)))
+        tell(PhaseStarted("fill", f"{subject.name}: {what}"))
+        job.fill(ticking(tell, "fill"))
     results = []
     for cell in plan.cells:
-        tell(StepStarted(subject.name, cell.title, plan.duration_s))
-        result = probe_cell(job, subject, cell, tell)
+        tell(PhaseStarted("measure", f"{subject.name}: {cell.title}"))
+        result = probe_cell(job, subject, cell, ticking(tell, "measure"))
         tell(CellEnded(result))
         results.append(result)
     return tuple(results)
 
 
-def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellResult:
+def probe_cell(job: Job, subject: Subject, cell: Cell, tick: Tick) -> CellResult:
     """Measure one cell and hold it against what is known of the disk."""
     known, region = subject.known, subject.region
     ours = known if isinstance(known, Ours) else None
@@ -303,7 +284,7 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tell: Listener) -> CellRe
             replace(job, plan=warming).measure(cell, lambda _: None)
     before, flushed = (ours.show(), ours.flush_ms()) if ours else (None, 0.0)
     with slow_motion(ours, job.plan.time_dilation), Pulse() as pulse:
-        measured = job.measure(cell, lambda elapsed_s: tell(StepProgress(elapsed_s)))
+        measured = job.measure(cell, tick)
     stood_still = pulse.reasons(measured.runtime_s * job.plan.time_dilation)
     if known is None:
         return CellResult(subject.name, region.condition, measured, invalid=(*stood_still,))

@@ -9,7 +9,7 @@ from disklab.engine.messages import CacheCounters, Envelope, LimitCounters, View
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
-from disklab.probe.wording import duration
+from disklab.report import wording
 from disklab.telemetry.gaps import Gaps
 
 # Healthy hosts of the Azure Samples Cassandra study (2019) wrote 19200 to 20100 IOPS against a
@@ -339,5 +339,5 @@ def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str,
         return ()
     return (
         f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to "
-        f"{duration(seen.lateness_p99_ns)} (p99): this machine was too busy",
+        f"{wording.latency(seen.lateness_p99_ns / 1e6)} (p99): this machine was too busy",
     )

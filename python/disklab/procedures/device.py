@@ -12,24 +12,20 @@ from disklab.events import Emit, PhaseStarted, Progress
 from disklab.probe import fio
 from disklab.probe.cells import MIB, Engine, Plan
 from disklab.probe.emulated import ATTACH_S, made_for_probe
-from disklab.probe.fio_results import latency_record, record
+from disklab.probe.fio_results import figures_of
 from disklab.probe.known import trial_of
 from disklab.probe.run import (
     CellResult,
     Event,
     OurSubject,
-    StepProgress,
-    StepStarted,
     expected_fill_s,
     probe,
 )
-from disklab.probe.verdict import Outcome
 from disklab.procedures import outcome
 from disklab.procedures.outcome import Frame
 from disklab.procedures.record import followed
 from disklab.procedures.turn import Turn
-from disklab.results import Bottleneck, LimitWait, Operation, TrialResult
-from disklab.results import Telemetry as TelemetryRecord
+from disklab.results import TrialResult
 from disklab.telemetry import Disk, Emulator, Source
 from disklab.telemetry.gaps import Gaps
 
@@ -175,14 +171,12 @@ class _Teller:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case StepStarted(what=what):
-                fills = what.startswith("writing")
-                phase = "fill" if fills else "measure"
-                self._emit(PhaseStarted(phase, what))
+            case PhaseStarted(phase=phase):
+                self._emit(event)
                 # The disk's time is slow only while it is measured.
-                slow = 1 if fills else self._slow
+                slow = 1 if phase == "fill" else self._slow
                 self._watch = DeviceWatch.of(self._emit, phase, self._path, self._show, slow)
-            case StepProgress(elapsed_s=elapsed_s) if self._watch is not None:
+            case Progress(t_s=elapsed_s) if self._watch is not None:
                 self._watch.tick(elapsed_s)
 
     def stood_still(self, measured_s: float) -> list[str]:
@@ -200,48 +194,5 @@ def expected_s(turn: Turn) -> float:
 
 def result_of(turn: Turn, frame: Frame, started: str, cell: CellResult) -> TrialResult:
     """Return a measured cell as a result."""
-    told = record(cell, turn.trial.index, frame.title)
-    waits = [
-        LimitWait(limit=wait.limit, delayed_ios=wait.delayed_ios, delayed_ms=wait.delayed_ns / 1e6)
-        for wait in (cell.telemetry.waits if cell.telemetry else ())
-    ]
-    bound = told["bottleneck"]
-    return outcome.base(frame, turn.trial, turn.repeat).model_copy(
-        update={
-            "status": "invalid" if cell.invalid else "ok",
-            "valid": not cell.invalid,
-            "warnings": [*cell.warnings, *beyond_this_machine(cell)],
-            "invalid_reasons": list(cell.invalid),
-            "ops_per_s": cell.measurement.iops,
-            "loop": told["loop"],
-            "latency_ms": told["latency_ms"],
-            "per_operation": {
-                name: Operation(
-                    operations=side.ios,
-                    ops_per_s=side.ios / cell.measurement.runtime_s,
-                    latency_ms=latency_record(side.latency),
-                    service_ms=latency_record(side.latency),
-                )
-                for name, side in cell.measurement.sides.items()
-            },
-            "bottleneck": Bottleneck(**bound) if bound else None,
-            "host_cache_hit_ratio": cell.telemetry.hit_ratio if cell.telemetry else None,
-            "telemetry": TelemetryRecord(
-                limits=waits, late_ratio=cell.telemetry.late_ratio if cell.telemetry else None
-            ),
-            "started": started,
-            "duration_s": cell.measurement.runtime_s,
-            "mb_per_s": told["mb_per_s"],
-            "promise": told["promise"],
-            "verdict": told["verdict"],
-            "fio": told["fio"],
-        }
-    )
-
-
-def beyond_this_machine(cell: CellResult) -> list[str]:
-    """Return which limit of this machine stood in the way of the disk's promise, if one did."""
-    judged = cell.verdict
-    if judged is None or judged.outcome is not Outcome.BEYOND_MACHINE:
-        return []
-    return [f"{judged.quantity}: {judged.held_back_by}"]
+    base = outcome.base(frame, turn.trial, turn.repeat)
+    return TrialResult.model_validate({**dict(base), **figures_of(cell), "started": started})

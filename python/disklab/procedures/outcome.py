@@ -21,6 +21,7 @@ from disklab.results import (
     LimitWait,
     Mode,
     Operation,
+    PlannedTrial,
     Reason,
     RuleFinding,
     Share,
@@ -314,6 +315,20 @@ def base(frame: Frame, trial: Trial, repeat: int) -> TrialResult:
         nodes=int(trial.share.nodes.here),
         price_usd_per_month=pricing.cluster_price(frame.catalog, trial.spec),
         share=share_record(trial.share),
+    )
+
+
+def planned_record(trial: Trial) -> PlannedTrial:
+    """Return a trial as the run's folder keeps it before anything runs."""
+    why = trial.refused
+    return PlannedTrial(
+        trial=trial.index,
+        factors=dict(trial.factors),
+        spec=trial.spec.model_dump(mode="json"),
+        share=share_record(trial.share),
+        refused=None
+        if why is None
+        else Reason(place=why.place, value=why.value, rule=why.rule, way_out=why.way_out),
     )
 
 

@@ -29,13 +29,11 @@ from disklab.procedures import device, replay
 from disklab.procedures.build import Site, request_of, sizes_of
 from disklab.procedures.jobs import FULL, QUICK
 from disklab.procedures.life import Planned
-from disklab.procedures.outcome import share_record
+from disklab.procedures.outcome import planned_record, share_record
 from disklab.procedures.plan import data_bytes, expected_s, how_ordered, order
 from disklab.procedures.turn import Turn
 from disklab.results import (
     ExperimentNote,
-    PlannedTrial,
-    Reason,
     Run,
     RunInfo,
     Status,
@@ -359,7 +357,7 @@ def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
         repeats=options.repeats,
         command=_command(file, options),
         started=utc_now(),
-        environment=_environment(),
+        environment=environment(),
         versions=versions,
         share=share_record(trials[0].share),
         prices=pricing.prices(catalog, trials),
@@ -368,23 +366,7 @@ def _create(  # noqa: PLR0913, PLR0917 - the parts of what it writes
             *slow_motion(trials[0].share.time_dilation),
         ],
     ).model_copy(update={"rehearse": options.stored()})
-    planned = [
-        PlannedTrial(
-            trial=trial.index,
-            factors=dict(trial.factors),
-            spec=trial.spec.model_dump(mode="json"),
-            share=share_record(trial.share),
-            refused=None
-            if trial.refused is None
-            else Reason(
-                place=trial.refused.place,
-                value=trial.refused.value,
-                rule=trial.refused.rule,
-                way_out=trial.refused.way_out,
-            ),
-        )
-        for trial in trials
-    ]
+    planned = [planned_record(trial) for trial in trials]
     return Run.create(out, info, experiment_text=experiment.document.text, planned=planned)
 
 
@@ -417,7 +399,7 @@ def _command(file: str, options: Options) -> list[str]:
     return command
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Return what this machine is."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
