@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,10 +20,8 @@ from disklab.results import (
     DEFAULT_OUT,
     ExperimentNote,
     Run,
-    RunInfo,
     TrialResult,
-    new_run_id,
-    utc_now,
+    begun,
 )
 from disklab.results import yugabyte_tpcc as tpcc
 from disklab.spec.fio_file import On, experiment_text, is_fio_file
@@ -206,12 +203,6 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
 
 def _made(asked: spec.Experiment, experiment: Path, out: Path) -> Run:
-    info = RunInfo(
-        id=new_run_id(str(experiment), "measure"),
-        mode="measure",
-        experiment=ExperimentNote(title=asked.title, source=asked.source, file=str(experiment)),
-        command=["disklab", *sys.argv[1:]],
-        started=utc_now(),
-        notes=["imported from yugabyte/tpcc"],
-    )
+    note = ExperimentNote(title=asked.title, source=asked.source, file=str(experiment))
+    info = begun("measure", note, notes=["imported from yugabyte/tpcc"])
     return Run.create(out, info, experiment_text=asked.document.text)

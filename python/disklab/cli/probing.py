@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,7 +37,7 @@ from disklab.probe.run import CellEnded, CellResult, Event, Listener, expected_f
 from disklab.procedures.outcome import planned_record
 from disklab.procedures.preparation import environment
 from disklab.report import terminal
-from disklab.results import ExperimentNote, Run, RunInfo, new_run_id, utc_now
+from disklab.results import ExperimentNote, Run, begun
 from disklab.spec import Experiment, Trial
 
 
@@ -125,15 +124,10 @@ def following(
 
 def made_run(out: Path, title: str, of: Experiment | None = None) -> Run:
     """Make the run of a probe; `of` an experiment, with its trials."""
-    file = "" if of is None else str(of.path)
-    info = RunInfo(
-        id=new_run_id(file or "disk", "probe"),
-        mode="probe",
-        experiment=ExperimentNote(title=title, source="" if of is None else of.source, file=file),
-        command=["disklab", *sys.argv[1:]],
-        started=utc_now(),
-        environment=environment(),
-    )
+    note = ExperimentNote(title=title)
+    if of is not None:
+        note = ExperimentNote(title=title, source=of.source, file=str(of.path))
+    info = begun("probe", note, environment=environment())
     if of is None:
         return Run.create(out, info)
     planned = [planned_record(trial) for trial in of.trials("rehearse")]

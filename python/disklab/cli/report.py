@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from disklab.cli import fio_files
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.output import report as tell
 from disklab.errors import Problem, UserError, refuse
-from disklab.results import DEFAULT_OUT, ExperimentNote, Run, RunInfo, new_run_id, utc_now
+from disklab.results import DEFAULT_OUT, ExperimentNote, Run, begun
 
 
 def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -96,14 +95,8 @@ def imported(name: str, out: Path, on: tuple[str | None, str | None, str | None]
     from disklab.probe import fio_results  # noqa: PLC0415 - as above
 
     read = fio_results.read(path, fio_files.disk_of_output(path, *on))
-    info = RunInfo(
-        id=new_run_id(name, "measure"),
-        mode="measure",
-        experiment=ExperimentNote(title=f"fio's {path.name}", source="fio", file=name),
-        command=["disklab", *sys.argv[1:]],
-        started=utc_now(),
-        notes=["imported from fio"],
-    )
+    note = ExperimentNote(title=f"fio's {path.name}", source="fio", file=name)
+    info = begun("measure", note, notes=["imported from fio"])
     run = Run.create(out, info, experiment_text=read.experiment_text)
     with run.writing():
         for result in read.results:

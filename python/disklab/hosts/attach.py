@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -307,10 +306,7 @@ def _filesystem(request: AttachRequest, found: str | None, resolution: Resolutio
 
 def _check_space(places: Places, request: AttachRequest, resolution: Resolution) -> list[str]:
     """Refuse to take space that is not there; warn that a sparse file may outgrow it."""
-    folder = places.data
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    folder, free = places.room()
     size = resolution.volume.size_bytes
     if request.memory or size <= free:
         return []

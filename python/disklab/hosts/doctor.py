@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,10 +276,7 @@ def _memory() -> Check:
 
 
 def _space(places: Places) -> Check:
-    folder = places.data
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    _, free = places.room()
     ok = free >= LEAST_SPACE_BYTES
     way_out = "" if ok else "free some, or set DISKLAB_DATA_DIR to a larger file system"
     return Check(f"free space in {places.data}", about_bytes(free), ok, False, way_out)

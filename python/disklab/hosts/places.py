@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -347,6 +348,13 @@ class Places:
         data = Path(os.environ.get("DISKLAB_DATA_DIR") or DEFAULT_DATA_DIR)
         # The kernel shows whole paths, so ownership is proved with whole paths.
         return cls(run.resolve(), data.resolve())
+
+    def room(self) -> tuple[Path, int]:
+        """Return the data directory, or the nearest above it that exists, and its free bytes."""
+        folder = self.data
+        while not folder.exists():
+            folder = folder.parent
+        return folder, shutil.disk_usage(folder).free
 
     def host(self, name: str) -> HostPlace:
         """Return the places of one host."""

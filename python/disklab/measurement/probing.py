@@ -14,7 +14,7 @@ from disklab import durable
 from disklab.errors import Problem, UserError, refuse
 from disklab.events import PhaseStarted
 from disklab.machines.protocol import Machine
-from disklab.measurement.canary import FIO, FioOn, make_region
+from disklab.measurement.canary import FIO, make_region
 from disklab.measurement.hosts_file import Hosts
 from disklab.measurement.journal import Journal, state_folder, undo_all
 from disklab.measurement.preparation import HOSTS, missing_directory, missing_programs
@@ -101,7 +101,7 @@ def _probe(  # noqa: PLR0913, PLR0917 - where, what, and who is told
     directory = str(volume_of(hosts, spot).directory)
     tell(PhaseStarted("fill", f"{spot}: writing before reading"))
     region = make_region(machine, str(spot), directory, plan, journal, ticking(tell, "fill"))
-    job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
+    job = Job(FIO, region.path, writable=True, plan=plan, on=machine)
     for cell in plan.cells:
         tell(PhaseStarted("measure", f"{spot}: {cell.title}"))
         result = probe_cell(job, Subject(str(spot), region), cell, ticking(tell, "measure"))

@@ -11,7 +11,7 @@ from disklab.events import Emit, PhaseStarted, Progress, Warned
 from disklab.hosts.filesystem import Filesystem
 from disklab.machines.protocol import Machine
 from disklab.measurement import settings
-from disklab.measurement.canary import ENGINE, FIO, Canaries, FioOn, make_region
+from disklab.measurement.canary import ENGINE, FIO, Canaries, make_region
 from disklab.measurement.clients import in_ms
 from disklab.measurement.formatting import format_and_mount
 from disklab.measurement.hosts_file import Hosts
@@ -125,7 +125,7 @@ def _measure(
     if turn.spec.device is not None and "read_ahead" in site.hosts.file.hosts[spot.host].may_change:
         asked_bytes = turn.spec.device.volume.read_ahead_bytes
         settings.ask_read_ahead(spot.host, machine, directory, asked_bytes, site.journal)
-    job = Job(FIO, region.path, writable=True, plan=plan, runner=FioOn(machine))
+    job = Job(FIO, region.path, writable=True, plan=plan, on=machine)
     emit(PhaseStarted("condition", f"{spot}: a short probe"))
     before = site.canaries.take(str(spot), machine, job.path, plan.size_bytes)
     cpu = cpu_line(machine)

@@ -22,7 +22,7 @@ from disklab.errors import MachineError, refuse
 from disklab.events import PhaseStarted, Progress, TimedStep, Warned
 from disklab.hosts.places import check_name
 from disklab.privilege.talk import Forms, Said
-from disklab.probe.known import Disk, resolved
+from disklab.probe.known import disk_of, resolved
 from disklab.procedures.turn import Turn
 from disklab.results import Second, TrialResult, Whole
 from disklab.spec import Trial
@@ -258,9 +258,7 @@ def _with_trace(turn: Turn, columns: Columns | None) -> Turn:
     if columns is None or device is None:
         return turn
     volume = device.volume
-    cached = device.host_cache_bytes
-    disk = Disk(volume.disks, device.vm, volume.caching, cached, volume.latency)
-    volume_bytes = volume.size_bytes or resolved(disk).volume.size_bytes
+    volume_bytes = volume.size_bytes or resolved(disk_of(turn.trial)).volume.size_bytes
     return replace(turn, trial=replace(turn.trial, replay=replay_of(columns, volume_bytes)))
 
 

@@ -9,6 +9,8 @@ from enum import Enum
 from typing import ClassVar, Literal, get_args
 
 from disklab.errors import Problem, UserError
+from disklab.spec.fio_file import POWERS, SIZE
+from disklab.spec.model import FIO_LOADS
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -57,11 +59,7 @@ class Load:
         return self.jobs * self.depth
 
 
-LOADS: dict[Profile, Load] = {
-    Profile.SYNC: Load(jobs=1, depth=1),
-    Profile.ASYNC: Load(jobs=4, depth=256),
-}
-"""**Source:** tomaskubica.cz 2020-09, "Azure VM and fast local disks": sync and async fio jobs."""
+LOADS = {Profile(name): Load(*load) for name, load in FIO_LOADS.items()}
 
 
 @dataclass(frozen=True)
@@ -208,20 +206,13 @@ def cells(
     )
 
 
-SIZE = re.compile(r"^\s*(\d+)\s*(?:([kmgt])(?:i?b)?|b)?\s*$", re.IGNORECASE)
-SIZE_FACTOR = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
-
-
 def parse_size(text: str, place: str) -> int:
     """Return bytes for `4k`, `1M`, `64GiB`: powers of 1024, as fio reads them."""
-    found = SIZE.match(text)
-    bytes_ = int(found[1]) * SIZE_FACTOR.get((found[2] or "").lower(), 1) if found else 0
+    size = SIZE.fullmatch(text.strip())
+    bytes_ = int(size[1]) << POWERS[(size[2] or "").lower()] if size else 0
     if bytes_ <= 0:
-        raise UserError(
-            Problem(
-                place, text, "is not a size", "write a number with k, M or G, such as 4k or 1GiB"
-            )
-        )
+        way_out = "write a number with k, M or G, such as 4k or 1GiB"
+        raise UserError(Problem(place, text, "is not a size", way_out))
     return bytes_
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -96,31 +95,16 @@ def made_for_probe(
     It lives on a host of its own, so that nothing else pays from its VM's budgets.
     """
     places = Places.usual()
-    check_space(places.data, plan)
+    check_space(places, plan)
     host = own_name("probe")
     with ExitStack() as undo:
-        mount_point = None
+        mount_point, size_bytes = None, None
         if filesystem is not None:
             mount_point = Path(tempfile.mkdtemp(prefix="disklab-probe-"))
             undo.callback(_forget, mount_point)
-        request = AttachRequest(
-            volume=VolumeRequest(
-                disks=disk.disks,
-                name=VOLUME,
-                caching=disk.caching,
-                size_bytes=shortened(disk, plan) if filesystem else None,
-                latency=disk.latency,
-            ),
-            host=host,
-            vm=disk.vm,
-            host_cache_bytes=disk.host_cache_bytes,
-            filesystem=filesystem,
-            mount_point=mount_point,
-        )
-        attached = attaching.attach(load_catalog(), request, places)
-        target = Target(places.host(host), VOLUME)
-        undo.callback(remove, target, places)
-        path = mount_point or Path(attached.device)
+            size_bytes = shortened(disk, plan)
+        made = attached(disk, host, size_bytes, filesystem, mount_point)
+        target, path = undo.enter_context(made)
         known = known_of(target)
         if filesystem is not None:
             known = apart(known, places, host, undo)
@@ -135,8 +119,14 @@ def _forget(mount_point: Path) -> None:
 
 
 @contextmanager
-def attached_raw(disk: Disk, host: str, size_bytes: int | None) -> Iterator[tuple[Target, Path]]:
-    """Yield an emulated disk without a file system, and its device, as long as the block.
+def attached(
+    disk: Disk,
+    host: str,
+    size_bytes: int | None,
+    filesystem: Filesystem | None = None,
+    mount_point: Path | None = None,
+) -> Iterator[tuple[Target, Path]]:
+    """Yield an emulated disk as long as the block, and where it is: mount point, else device.
 
     Its backing file is sparse: only what is written takes room.
     """
@@ -152,12 +142,14 @@ def attached_raw(disk: Disk, host: str, size_bytes: int | None) -> Iterator[tupl
         host=host,
         vm=disk.vm,
         host_cache_bytes=disk.host_cache_bytes,
+        filesystem=filesystem,
+        mount_point=mount_point,
     )
-    attached = attaching.attach(load_catalog(), request, places)
+    made = attaching.attach(load_catalog(), request, places)
     target = Target(places.host(host), VOLUME)
     with ExitStack() as undo:
         undo.callback(remove, target, places)
-        yield target, Path(attached.device)
+        yield target, mount_point or Path(made.device)
 
 
 def apart(known: Ours, places: Places, host: str, undo: ExitStack) -> Ours:
@@ -192,11 +184,9 @@ def remove(target: Target, places: Places) -> None:
         running.detach(target, places, delete_data=True)
 
 
-def check_space(folder: Path, plan: Plan) -> None:
+def check_space(places: Places, plan: Plan) -> None:
     """Refuse a probe whose backing file would not fit."""
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    folder, free = places.room()
     needed = plan.size_bytes + SPARE_BYTES
     if free < needed:
         rule = f"{folder} has {free // MIB} MiB free, the emulated disk needs {needed // MIB} MiB"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
-from disklab.interrupts import held_back
 from disklab.machines import programs
+from disklab.machines.local import LocalMachine
+from disklab.machines.protocol import Child, Command, Machine
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Plan
 
 # How far apart fio's jobs start.
@@ -199,10 +200,6 @@ class Ran:
     """Time between the starts of its first and its last job."""
 
 
-Runner = Callable[[Sequence[str], float, Tick, int], Ran]
-"""Runs a fio command for at most so many seconds, with so many jobs."""
-
-
 @dataclass(frozen=True)
 class Job:
     """fio on one region, as often as it is needed."""
@@ -215,8 +212,8 @@ class Job:
     plan: Plan
     inside: Callable[[list[str]], list[str]] = list
     """Puts a command where it is to run, such as into a control group."""
-    runner: Runner | None = None
-    """Runs fio on another machine; None: on this one."""
+    on: Machine = field(default_factory=LocalMachine)
+    """Where fio runs."""
 
     def measure(self, cell: Cell, tick: Tick) -> Measurement:
         """Run one cell."""
@@ -235,7 +232,7 @@ class Job:
         self._run(self.fill_command(), limit_s, tick)
 
     def _run(self, command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
-        return (self.runner or run)(self.inside([*command]), limit_s, tick, jobs)
+        return FioOn(self.on)(self.inside([*command]), limit_s, tick, jobs)
 
     def cell_command(self, cell: Cell) -> tuple[str, ...]:
         """Return the command line that measures `cell`.
@@ -286,47 +283,71 @@ class Job:
         )
 
 
-def run(command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
-    """Run fio to its end; on any exception, stop fio before passing it on."""
-    started = time.monotonic()
-    process: programs.Process | None = None
-    try:
-        # A signal between the fork and the assignment would leave an fio that nobody ends.
-        with held_back():
-            pipe = programs.PIPE
-            process = programs.start(
-                command, stdout=pipe, stderr=pipe, variables=HUGE_PAGES, folder=None
-            )
-        watch = StartWatch(process.pid, jobs)
-        while True:
-            pause_s = POLL_S if watch.over or jobs == 1 else START_POLL_S
-            outputs = process.outputs(pause_s)
-            if outputs is not None:
-                break
-            watch.look()
-            elapsed_s = time.monotonic() - started
-            if elapsed_s > limit_s:
-                raise MachineError(
-                    f"fio did not end within {limit_s:.0f} s: the device seems to be stalled "
-                    "(`disklab disk show` tells, when it is one of ours)"
-                )
-            tick(elapsed_s)
-    except BaseException:
-        if process is not None:
-            stop(process)
-        raise
-    output, complaints = (text.decode(errors="replace") for text in outputs)
-    report = read_report(command, process.returncode, output, complaints)
-    return Ran(report, watch.spread_s)
+MOST_OUTPUT_BYTES = 64 << 20
+"""fio's report has some ten KiB; more is none."""
 
 
-def stop(process: programs.Process) -> None:
-    """End fio and its jobs; an I/O that hangs in the kernel is not waited for beyond seconds."""
-    for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
-        if process.poll() is None:
-            process.send_signal(number)
-        if process.outputs(patience_s) is not None:
-            return
+class FioOn:
+    """Runs fio on a machine, near or far, and reads what it measured there."""
+
+    def __init__(self, machine: Machine) -> None:
+        """Take the machine."""
+        self._machine = machine
+
+    def __call__(self, command: Sequence[str], limit_s: float, tick: Tick, jobs: int = 1) -> Ran:
+        """Run fio to its end; on any exception it is ended before that is passed on."""
+        started = time.monotonic()
+        with self._machine.start(Command(command, variables=HUGE_PAGES)) as child:
+            output = _Output(child)
+            watch = StartWatch(child.pid, jobs, self._machine.files.read)
+            while True:
+                ended = child.wait(POLL_S if watch.over or jobs == 1 else START_POLL_S)
+                if ended is not None:
+                    break
+                if jobs > 1 and not watch.over:
+                    watch.look()
+                elapsed_s = time.monotonic() - started
+                if elapsed_s > limit_s:
+                    raise MachineError(
+                        f"{self._machine.name}: fio did not end within {limit_s:.0f} s: the disk "
+                        "seems to be stalled (`disklab disk show` tells, when it is one of ours)"
+                    )
+                tick(elapsed_s)
+            text = output.text()
+        told = ended.stderr.decode(errors="replace")
+        try:
+            return Ran(read_report(command, ended.code, text, told), watch.spread_s)
+        except MachineError as error:
+            raise MachineError(f"{self._machine.name}: {error}") from None
+
+
+class _Output:
+    """The standard output of a program, read by a thread so that it never waits for us."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._lines: list[bytes] = []
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._read, name="fio's output", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        size = 0
+        try:
+            for line in self._child.lines():
+                size += len(line)
+                if size > MOST_OUTPUT_BYTES:
+                    raise MachineError(f"fio wrote more than {MOST_OUTPUT_BYTES >> 20} MiB")
+                self._lines.append(line)
+        except Exception as error:  # it is raised where the output is wanted
+            self._failure = error
+
+    def text(self) -> str:
+        """Return what came until the end of the program."""
+        self._thread.join(10.0)
+        if self._failure is not None:
+            raise self._failure
+        return b"\n".join(self._lines).decode(errors="replace")
 
 
 def read_report(
@@ -379,12 +400,19 @@ def latencies(job: dict[str, Any], slow: int) -> dict[str, Latency]:
     found = {}
     for side in (*SIDES, "mixed"):
         clat = job[side]["clat_ns"]
-        percentiles = {float(key): int(ns) for key, ns in clat.get("percentile", {}).items()}
-        if job[side]["total_ios"] and set(percentiles) == set(PERCENTILES):
-            found[side] = Latency(
-                mean_ns=float(clat["mean"]) / slow,
-                min_ns=int(clat["min"]) // slow,
-                max_ns=int(clat["max"]) // slow,
-                percentiles_ns={p: percentiles[p] // slow for p in PERCENTILES},
-            )
+        if job[side]["total_ios"]:
+            latency = latency_of(clat, slow)
+            if set(latency.percentiles_ns) == set(PERCENTILES):
+                found[side] = latency
     return found
+
+
+def latency_of(times: Mapping[str, Any], slow: int = 1) -> Latency:
+    """Return times of fio's report, in a time that is so much slower."""
+    percentiles = {float(key): int(ns) // slow for key, ns in times.get("percentile", {}).items()}
+    return Latency(
+        mean_ns=float(times["mean"]) / slow,
+        min_ns=int(times["min"]) // slow,
+        max_ns=int(times["max"]) // slow,
+        percentiles_ns=dict(sorted(percentiles.items())),
+    )

@@ -16,7 +16,7 @@ from typing import Any
 from disklab import spec
 from disklab.errors import Problem, UserError
 from disklab.probe.cells import Plan
-from disklab.probe.fio import SIDES, Latency, Measurement, Side
+from disklab.probe.fio import SIDES, Latency, Measurement, Side, latency_of
 from disklab.probe.known import cell_of_fio, disk_of, placed
 from disklab.probe.promise import SPENT, Promise, State, owed_now, promise
 from disklab.probe.run import CellResult
@@ -269,7 +269,7 @@ def measurement(fio: Fio, jobs: Sequence[Job], report: Job) -> Measurement:
         name: Side(
             sum(int(job[name]["total_ios"]) for job in jobs),
             sum(int(job[name]["io_bytes"]) for job in jobs),
-            together([latency_of(job[name], "clat_ns") for job in jobs if job[name]["total_ios"]]),
+            together([counted(job[name], "clat_ns") for job in jobs if job[name]["total_ios"]]),
         )
         for name in SIDES
         if any(job[name]["total_ios"] for job in jobs)
@@ -287,13 +287,10 @@ def measurement(fio: Fio, jobs: Sequence[Job], report: Job) -> Measurement:
     )
 
 
-def latency_of(side: Job, name: str) -> tuple[int, Latency]:
+def counted(side: Job, name: str) -> tuple[int, Latency]:
     """Return how many I/Os a job did, and how long they took."""
-    times = side[name]
-    percentiles = {float(key): int(ns) for key, ns in times.get("percentile", {}).items()}
     # Syncs are counted beside their latencies alone.
-    count = int(times.get("N") or side["total_ios"])
-    return count, Latency(float(times["mean"]), int(times["min"]), int(times["max"]), percentiles)
+    return int(side[name].get("N") or side["total_ios"]), latency_of(side[name])
 
 
 def together(parts: Sequence[tuple[int, Latency]]) -> Latency:
@@ -313,7 +310,7 @@ def together(parts: Sequence[tuple[int, Latency]]) -> Latency:
 def syncs(jobs: Sequence[Job]) -> dict[str, Side]:
     """Return the fsyncs of jobs, where there were any."""
     parts = [
-        latency_of(job["sync"], "lat_ns")
+        counted(job["sync"], "lat_ns")
         for job in jobs
         if job.get("sync", {}).get("lat_ns", {}).get("N")
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -318,10 +317,7 @@ def _rate_problems(turns: Sequence[Turn]) -> Iterator[Problem]:
 
 def _space_problems(turns: Sequence[Turn], places: Places) -> Iterator[Problem]:
     """Yield that the largest bed does not fit the data directory."""
-    folder = places.data
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    folder, free = places.room()
     needed = max(data_bytes(turn) for turn in turns) * SPARE_RATIO + SPARE_BYTES
     if needed > free:
         rule = f"{folder} has {about_bytes(free)} free, the largest data set needs about that"

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
+import math
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disklab import traces
 from disklab.engine import Control
 from disklab.engine.locks import own_name
 from disklab.engine.messages import View
-from disklab.errors import MachineError, Problem, UserError
+from disklab.errors import Problem, UserError
 from disklab.events import Emit, PhaseStarted
 from disklab.hosts.places import Places
 from disklab.hosts.running import Target
+from disklab.machines.local import LocalMachine
 from disklab.probe import fio
 from disklab.probe.cells import MIB, PERCENTILES, Cell, Direction, Profile
-from disklab.probe.emulated import ATTACH_S, attached_raw, known_of
-from disklab.probe.fio import Latency
-from disklab.probe.known import Disk
-from disklab.probe.run import slow_motion
-from disklab.probe.verdict import LATENCY_TOLERANCE_RATIO, Telemetry, telemetry
+from disklab.probe.emulated import ATTACH_S, attached, known_of
+from disklab.probe.fio import Measurement
+from disklab.probe.fio_results import figures_of
+from disklab.probe.known import disk_of
+from disklab.probe.run import CellResult, slow_motion
+from disklab.probe.verdict import invalid_reasons, telemetry
 from disklab.procedures import outcome
 from disklab.procedures.device import DeviceWatch
 from disklab.procedures.outcome import Frame
 from disklab.procedures.turn import Turn
-from disklab.results import Bottleneck, LimitWait, Operation, TraceRecord, TrialResult
-from disklab.results import Telemetry as TelemetryRecord
+from disklab.results import TraceRecord, TrialResult
 from disklab.spec import DeviceTrial
 from disklab.spec.amounts import only
 from disklab.spec.replay import Replay, TraceReplay, loop_of, record_of
-from disklab.telemetry.gaps import Gaps
 from disklab.traces import Trace
 
 # A trace through real fio: iologs of version 3, one for each of its threads, and what fio counted.
@@ -57,26 +57,10 @@ LONGEST_FACTOR = 2
 LONGEST_SPARE_S = 5.0
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What fio counted and measured, in the disk's time."""
-
-    ios: dict[str, int]
-    """By `read` and `write`."""
-    bytes_: dict[str, int]
-    latency: dict[str, Latency]
-    """From when fio sent an I/O until it ended, by `read`, `write` and `mixed`; only of those that
-    there were."""
-    runtime_s: float
-    """From the start to the last end."""
-    fio_version: str
-    command: tuple[str, ...]
-
-    @property
-    def rate_per_s(self) -> float:
-        """I/Os a second between the first end and the last, as the simulator counts them."""
-        span_s = self.runtime_s - self.latency["mixed"].mean_ns / NS_PER_S
-        return (sum(self.ios.values()) - 1) / span_s if span_s > 0 else 0.0
+def rate_per_s(measured: Measurement) -> float:
+    """Return I/Os a second between the first end and the last, as the simulator counts them."""
+    span_s = measured.runtime_s - measured.latency.mean_ns / NS_PER_S
+    return (measured.ios - 1) / span_s if span_s > 0 else 0.0
 
 
 def write_jobs(folder: Path, trace: Trace, device: Path, depth: int | None, slow: int) -> Path:
@@ -119,22 +103,10 @@ def replay_log(
     limit_s: float,
     slow: int,
     tick: fio.Tick,
-) -> Replayed:
+) -> Measurement:
     """Run fio on a job file; return what it told, in the disk's time."""
     command = [str(program), "--output-format=json", str(job)]
-    ran = fio.run(command, limit_s, tick)
-    (told,) = ran.report["jobs"]  # group_reporting merges the threads' histograms into one
-    latency = fio.latencies(told, slow)
-    if "mixed" not in latency:
-        raise MachineError("fio ended without an I/O of the trace; the device seems to be stalled")
-    return Replayed(
-        ios={side: int(told[side]["total_ios"]) for side in fio.SIDES},
-        bytes_={side: int(told[side]["io_bytes"]) for side in fio.SIDES},
-        latency=latency,
-        runtime_s=max(told[side]["runtime"] for side in fio.SIDES) / 1000 / slow,
-        fio_version=str(ran.report["fio version"]),
-        command=tuple(command),
-    )
+    return fio.parse(fio.FioOn(LocalMachine())(command, limit_s, tick), ANY, command, slow)
 
 
 ENGINE = "psync"
@@ -188,10 +160,7 @@ def check(turn: Turn) -> None:
 
 def check_room(needed_bytes: int) -> None:
     """Raise UserError when what a trace writes does not fit where disks' images lie."""
-    folder = Places.usual().data
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
+    folder, free = Places.usual().room()
     if free < needed_bytes:
         rule = f"{folder} has {free // MIB} MiB free, the trace writes {needed_bytes // MIB} MiB"
         way_out = "set DISKLAB_DATA_DIR, or replay less of it: workload.stop"
@@ -208,14 +177,12 @@ def most_written_bytes(turns: Iterable[Turn]) -> int:
 
 def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Make the disk, replay, remove the disk; return the result."""
-    wanted, device = ReplayTurn(turn), only(DeviceTrial, turn.trial.spec).device
-    replay, volume = wanted.replay, device.volume
+    wanted, volume = ReplayTurn(turn), only(DeviceTrial, turn.trial.spec).device.volume
+    replay, disk = wanted.replay, disk_of(turn.trial)
     trace = replay.placed.trace
-    cached = device.host_cache_bytes
-    disk = Disk(volume.disks, device.vm, volume.caching, cached, volume.latency)
     emit(PhaseStarted("build", f"{disk.disks} on {disk.vm}, no file system"))
     with ExitStack() as undo:
-        target, path = undo.enter_context(attached_raw(disk, own_name("trace"), volume.size_bytes))
+        target, path = undo.enter_context(attached(disk, own_name("trace"), volume.size_bytes))
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="disklab-trace-")))
         job = write_jobs(folder, trace, path, wanted.depth, wanted.slow)
         if turn.trial.spec.before.host_cache == "warm" and volume.caching != "None":
@@ -256,98 +223,39 @@ def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
     frame: Frame,
     started: str,
     replay: Replay,
-    measured: Replayed,
+    measured: Measurement,
     views: tuple[View, View],
 ) -> TrialResult:
-    """Return a replay as a result."""
-    spec, seen = turn.trial.spec, telemetry(*views, ANY)
-    operations = {
-        side: Operation(
-            operations=measured.ios[side],
-            ops_per_s=measured.ios[side] / measured.runtime_s,
-            latency_ms=_ms(measured, side),
-            service_ms=_ms(measured, side),
-        )
-        for side in fio.SIDES
-        if side in measured.latency
-    }
-    late = _late(measured, seen)
+    """Return a replay as a result: no promise is known for a trace."""
+    spec = turn.trial.spec
+    # The trace's blocks differ: into how many pieces the kernel split each is not known.
+    seen = replace(telemetry(*views, ANY), pieces=math.inf)
+    cell = CellResult("", "", measured, telemetry=seen, invalid=invalid_reasons(measured, seen))
+    figures = figures_of(cell)
+    for name in ("mb_per_s", "promise", "verdict"):
+        del figures[name]
     base = outcome.base(frame, turn.trial, turn.repeat)
-    return base.model_copy(
-        update={
-            "status": "invalid" if late else "ok",
-            "valid": not late,
-            "invalid_reasons": late,
+    return TrialResult.model_validate(
+        {
+            **dict(base),
+            **figures,
             "warnings": [*replay.notes(), *_notes(turn, replay, measured)],
-            "ops_per_s": measured.rate_per_s,
+            "ops_per_s": rate_per_s(measured),
             "loop": loop_of(replay, spec),
-            "latency_ms": _ms(measured, "mixed"),
-            "per_operation": operations,
-            "bottleneck": _bound(measured, seen),
-            "host_cache_hit_ratio": seen.hit_ratio,
-            "telemetry": TelemetryRecord(
-                limits=[
-                    LimitWait(
-                        limit=wait.limit,
-                        delayed_ios=wait.delayed_ios,
-                        delayed_ms=wait.delayed_ns / NS_PER_MS,
-                    )
-                    for wait in seen.waits
-                ],
-                late_ratio=seen.late_ratio,
-            ),
             "trace": TraceRecord.model_validate(record_of(replay, spec)),
             "started": started,
-            "duration_s": measured.runtime_s,
-            "fio": {"version": measured.fio_version, "command": list(measured.command)},
         }
     )
 
 
-def _ms(measured: Replayed, side: str) -> dict[str, float]:
-    found = measured.latency[side]
-    return {
-        "mean": found.mean_ns / NS_PER_MS,
-        "min": found.min_ns / NS_PER_MS,
-        **{f"p{p:g}": ns / NS_PER_MS for p, ns in found.percentiles_ns.items()},
-        "max": found.max_ns / NS_PER_MS,
-    }
-
-
-def _late(measured: Replayed, seen: Telemetry) -> list[str]:
-    """Return why a replay says nothing about the disk: this machine was late."""
-    stop = Gaps.of([seen.longest_stop_s]).reason("the emulator", measured.runtime_s)
-    if stop is not None:
-        return [stop]
-    tail_ns = measured.latency["mixed"].percentiles_ns[99.0]
-    if not seen.late or seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
-        return []
-    late_ms = seen.lateness_p99_ns / NS_PER_MS
-    return [
-        f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to {late_ms:.3g} ms "
-        "(p99): this machine was too busy"
-    ]
-
-
-def _bound(measured: Replayed, seen: Telemetry) -> Bottleneck | None:
-    """Return the limit that I/Os waited for longest; None: they hardly waited."""
-    in_flight_ns = sum(measured.ios.values()) * measured.latency["mixed"].mean_ns
-    if not seen.waits or sum(one.delayed_ns for one in seen.waits) < in_flight_ns * THROTTLED_RATIO:
-        return None
-    first = seen.waits[0]
-    return Bottleneck(
-        resource=first.limit, utilisation=first.granted / first.per_s / measured.runtime_s
-    )
-
-
-def _notes(turn: Turn, replay: Replay, measured: Replayed) -> Iterator[str]:
+def _notes(turn: Turn, replay: Replay, measured: Measurement) -> Iterator[str]:
     whole, asked = turn.trial.replay, len(replay.placed.trace)
     if whole is not None and len(whole.placed.trace) > asked:
         yield (
             f"the first {replay.mixture.duration_s:.3g} s of the trace: {asked} of "
             f"{len(whole.placed.trace)} I/Os"
         )
-    done = sum(measured.ios.values())
+    done = measured.ios
     if done < asked:
         yield f"fio had replayed {done} of {asked} I/Os when twice the trace's time was over"
     yield (

@@ -39,6 +39,6 @@ from disklab.results.records import (
     Yearly,
 )
 from disklab.results.reference import ReferenceRun, reference_runs
-from disklab.results.run import DEFAULT_OUT, Run, find_run, new_run_id, utc_now
+from disklab.results.run import DEFAULT_OUT, Run, begun, find_run, new_run_id, utc_now
 from disklab.results.seconds import Second, SecondsWriter, Whole
 from disklab.results.telemetry import TelemetryWriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,14 @@ from disklab.catalog.suggest import suggestions
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside, check_own
 from disklab.results.histogram import Histogram
-from disklab.results.records import FORMAT, PlannedTrial, RunInfo, TrialResult
+from disklab.results.records import (
+    FORMAT,
+    ExperimentNote,
+    Mode,
+    PlannedTrial,
+    RunInfo,
+    TrialResult,
+)
 from disklab.results.required import StoredTrial
 from disklab.results.seconds import (
     Course,
@@ -44,6 +52,19 @@ def new_run_id(file: str, mode: str, now: datetime | None = None) -> str:
 def utc_now() -> str:
     """Return the time as results note it: UTC, ISO 8601, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def begun(mode: Mode, experiment: ExperimentNote, **more: Any) -> RunInfo:
+    """Return what is known of a run that this command begins; `more`: other facts of it."""
+    return RunInfo(
+        # A probe of a disk alone has no file.
+        id=new_run_id(experiment.file or "disk", mode),
+        mode=mode,
+        experiment=experiment,
+        command=["disklab", *sys.argv[1:]],
+        started=utc_now(),
+        **more,
+    )
 
 
 @dataclass
