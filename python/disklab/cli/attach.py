@@ -35,12 +35,12 @@ def view_table(view: View, before: View | None, seconds: float) -> RenderableTyp
     )
     parts: list[RenderableType] = [title, _operations(view, before, seconds), _limits(view)]
     if view.counters.cache is not None:
-        parts.append(_cache(view.counters.cache, hit_ratio(view.counters)))
+        parts.append(_cache(view.counters.cache, view.counters.hit_ratio()))
     parts.append(Text.assemble("waits now for: ", (binding(view.counters), "bold")))
     emulator = view.emulator
-    late = emulator.late_replies / emulator.replies if emulator.replies else 0.0
     lateness = about_time(emulator.lateness_ns.p99)
-    parts.append(f"emulator: {emulator.transport}, {late:.2%} of replies late, p99 by {lateness}")
+    late = f"{emulator.late_ratio():.2%} of replies late, p99 by {lateness}"
+    parts.append(f"emulator: {emulator.transport}, {late}")
     if view.failure is not None:
         parts.append(Text(f"failed: {view.failure}", "bold red"))
     if view.faults:
@@ -61,14 +61,6 @@ def limit_name(limit: LimitCounters) -> str:
     """Return a limit in words: `disk 0 IOPS`, `vm cached MB/s (reads)`."""
     scope = "" if limit.scope == "all" else f" ({limit.scope}s)"
     return f"{limit.place} {'IOPS' if limit.unit == 'ios' else 'MB/s'}{scope}"
-
-
-def hit_ratio(counters: VolumeCounters) -> float | None:
-    """Return the share of reads that the host cache served; None: there were none."""
-    cache = counters.cache
-    if cache is None or cache.hit_ios + cache.miss_ios == 0:
-        return None
-    return cache.hit_ios / (cache.hit_ios + cache.miss_ios)
 
 
 def _operations(view: View, before: View | None, seconds: float) -> Table:

@@ -33,8 +33,6 @@ from disklab.command.counts import (
     SIMULATED,
     CommandRun,
     Judged,
-    hits_between,
-    late_between,
     limits_between,
     operations_between,
     parse_budget,
@@ -227,7 +225,7 @@ def _measured(
         after = _view(made)
         if keep is not None:
             copied = _run(made, ["cp", "-a", ".", str(keep.absolute())])
-    late = late_between(before, after)
+    late = after.emulator.late_ratio(before.emulator)
     warnings = list(made.warnings)
     if keep is not None and copied.exit_code:
         warnings.append(
@@ -249,7 +247,7 @@ def _measured(
         filesystem=str(made.filesystem),
         operations=operations_between(before, after),
         limits=limits_between(before, after, limit_name),
-        cache_hit_ratio=hits_between(before, after),
+        cache_hit_ratio=after.counters.hit_ratio(before.counters),
         late_ratio=late,
         warnings=warnings,
     )

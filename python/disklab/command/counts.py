@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -140,16 +140,10 @@ def operations_between(before: View, after: View) -> dict[Kind, Operations]:
 
 def limits_between(before: View, after: View, name: NameOf) -> list[LimitUse]:
     """Return the limits that held an I/O up between two looks, the longest wait first."""
-    earlier: Mapping[tuple[str, str, str], LimitCounters] = {
-        (limit.place, limit.unit, limit.scope): limit for limit in before.counters.limits
-    }
     uses = []
-    for limit in after.counters.limits:
-        since = earlier.get((limit.place, limit.unit, limit.scope))
-        delayed = limit.delayed_ios - (since.delayed_ios if since else 0)
-        waited = limit.delayed_ns - (since.delayed_ns if since else 0)
+    for limit, since in after.counters.limits_since(before.counters):
         credits_ = limit.credits
-        if delayed == 0 and credits_ is None:
+        if limit.delayed_ios == 0 and credits_ is None:
             continue
         left = spent = None
         if credits_ is not None and credits_.capacity:
@@ -161,29 +155,13 @@ def limits_between(before: View, after: View, name: NameOf) -> list[LimitUse]:
                 name=name(limit),
                 per_s=limit.per_s,
                 unit=limit.unit,
-                delayed_ios=delayed,
-                delayed_s=waited / 1e9,
+                delayed_ios=limit.delayed_ios,
+                delayed_s=limit.delayed_ns / 1e9,
                 credits_spent=spent,
                 credits_left_ratio=left,
             )
         )
     return sorted(uses, key=lambda use: -use.delayed_s)
-
-
-def late_between(before: View, after: View) -> float:
-    """Return the share of the replies between two looks that were late; 0 to 1."""
-    replies = after.emulator.replies - before.emulator.replies
-    late = after.emulator.late_replies - before.emulator.late_replies
-    return late / replies if replies else 0.0
-
-
-def hits_between(before: View, after: View) -> float | None:
-    """Return the share of reads that the host cache served; None: no cache, or no reads."""
-    earlier, later = before.counters.cache, after.counters.cache
-    if earlier is None or later is None:
-        return None
-    hits, misses = later.hit_ios - earlier.hit_ios, later.miss_ios - earlier.miss_ios
-    return hits / (hits + misses) if hits + misses else None
 
 
 # What a command may do to its disk: `fsyncs <= 120, p99 write <= 8ms, wall <= 30s`.

@@ -137,6 +137,31 @@ class VolumeCounters(Message):
     cache: CacheCounters | None
     limits: list[LimitCounters]
 
+    def limits_since(
+        self, before: VolumeCounters
+    ) -> list[tuple[LimitCounters, LimitCounters | None]]:
+        """Return each limit with what it granted and delayed since a look, and what it was then."""
+        earlier = {(limit.place, limit.unit, limit.scope): limit for limit in before.limits}
+        pairs = [
+            (limit, earlier.get((limit.place, limit.unit, limit.scope))) for limit in self.limits
+        ]
+        counted = ("granted", "delayed_ios", "delayed_ns")
+        return [
+            (now.model_copy(update={n: getattr(now, n) - getattr(was, n) for n in counted}), was)
+            if was
+            else (now, was)
+            for now, was in pairs
+        ]
+
+    def hit_ratio(self, before: VolumeCounters | None = None) -> float | None:
+        """Return the share of reads since a look that hit the cache; None: no cache, no reads."""
+        if self.cache is None:
+            return None
+        earlier = before.cache if before else None
+        hits = self.cache.hit_ios - (earlier.hit_ios if earlier else 0)
+        misses = self.cache.miss_ios - (earlier.miss_ios if earlier else 0)
+        return hits / (hits + misses) if hits + misses else None
+
 
 class Lateness(Message):
     """By how much replies were late, in nanoseconds, since the attach or between two views."""
@@ -201,6 +226,12 @@ class EmulatorCounters(Message):
     """Un-flushed sectors that a host failure can no longer undo."""
     still_ns: Lateness = Lateness(p50=0, p99=0, max=0)
     """Each time that the emulator stood still, of the whole host: nothing was taken or answered."""
+
+    def late_ratio(self, before: EmulatorCounters | None = None) -> float:
+        """Return the share of replies since a look that were late; 0 to 1."""
+        replies = self.replies - (before.replies if before else 0)
+        late = self.late_replies - (before.late_replies if before else 0)
+        return late / replies if replies else 0.0
 
     def longest_stop_s(self, before: EmulatorCounters) -> float:
         """Return the longest time in which it answered nothing that it should have, since a look.

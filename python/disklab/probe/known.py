@@ -44,11 +44,6 @@ class Disk:
     places: Places = field(default=OPTIONS, compare=False)
     """Where the user named each part, for the errors."""
 
-    @property
-    def title(self) -> str:
-        """What the results call it; without a VM there is no host cache to speak of."""
-        return f"{self.disks}, caching {self.caching}" if self.vm else self.disks
-
 
 def parse_caching(text: str, place: str = "--caching") -> Caching:
     """Return the host caching of that name."""

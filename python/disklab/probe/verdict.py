@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from disklab.engine.messages import CacheCounters, Envelope, LimitCounters, View
+from disklab.engine.messages import Envelope, LimitCounters, View
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
@@ -98,10 +98,20 @@ def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -
     old, new = before.counters.operations, after.counters.operations
     ios = sum(new[side].ios - old[side].ios for side in cell.direction.shares)
     bytes_ = sum(new[side].bytes - old[side].bytes for side in cell.direction.shares)
-    waits = waits_between(before.counters.limits, after.counters.limits)
+    waits = [
+        Wait(
+            limit=limit_name(limit),
+            delayed_ios=limit.delayed_ios,
+            delayed_ns=limit.delayed_ns,
+            granted=limit.granted,
+            per_s=limit.per_s,
+            credits_left=limit.credits.left if limit.credits else None,
+        )
+        for limit, _ in after.counters.limits_since(before.counters)
+    ]
     return Telemetry(
         waits=tuple(sorted(waits, key=lambda wait: -wait.delayed_ns)),
-        hit_ratio=hit_ratio(before.counters.cache, after.counters.cache),
+        hit_ratio=after.counters.hit_ratio(before.counters),
         pieces=cell.block_bytes / (bytes_ / ios) if ios and bytes_ else 1.0,
         replies=after.emulator.replies - before.emulator.replies,
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
@@ -112,39 +122,11 @@ def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -
     )
 
 
-def waits_between(before: list[LimitCounters], after: list[LimitCounters]) -> list[Wait]:
-    """Return what each limit delayed between the two."""
-    old = {(limit.place, limit.unit, limit.scope): limit for limit in before}
-    waits = []
-    for limit in after:
-        start = old.get((limit.place, limit.unit, limit.scope))
-        waits.append(
-            Wait(
-                limit=limit_name(limit),
-                delayed_ios=limit.delayed_ios - (start.delayed_ios if start else 0),
-                delayed_ns=limit.delayed_ns - (start.delayed_ns if start else 0),
-                granted=limit.granted - (start.granted if start else 0),
-                per_s=limit.per_s,
-                credits_left=limit.credits.left if limit.credits else None,
-            )
-        )
-    return waits
-
-
 def limit_name(limit: LimitCounters) -> str:
     """Return `vm cached 512 MB/s` or `disk 0 5000 IOPS`."""
     rate = f"{limit.per_s} IOPS" if limit.unit == "ios" else f"{limit.per_s / 1e6:g} MB/s"
     scope = "" if limit.scope == "all" else f" ({limit.scope}s)"
     return f"{limit.place} {rate}{scope}"
-
-
-def hit_ratio(before: CacheCounters | None, after: CacheCounters | None) -> float | None:
-    """Return the share of reads between the two that hit the cache."""
-    if after is None:
-        return None
-    hits = after.hit_ios - (before.hit_ios if before else 0)
-    misses = after.miss_ios - (before.miss_ios if before else 0)
-    return hits / (hits + misses) if hits + misses else None
 
 
 @dataclass(frozen=True)

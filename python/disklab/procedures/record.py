@@ -272,17 +272,16 @@ class Account:
             self.miss_ios += new.cache.miss_ios - old.cache.miss_ios
         self.replies += after.emulator.replies - before.emulator.replies
         self.late_replies += after.emulator.late_replies - before.emulator.late_replies
-        earlier = {_key(volume, limit): limit for limit in old.limits}
-        for limit in new.limits:
-            was = earlier.get(_key(volume, limit))
+        for limit, was in new.limits_since(old):
             if was is not None:
                 self._add_limit(_key(volume, limit), was, limit)
 
     def _add_limit(self, key: LimitKey, was: LimitCounters, now: LimitCounters) -> None:
+        """Add what a limit did `now`, since it was `was`."""
         total = self.limits.setdefault(key, LimitSum(now.per_s))
-        total.granted += now.granted - was.granted
-        total.delayed_ios += now.delayed_ios - was.delayed_ios
-        total.delayed_ns += now.delayed_ns - was.delayed_ns
+        total.granted += now.granted
+        total.delayed_ios += now.delayed_ios
+        total.delayed_ns += now.delayed_ns
         if now.credits is not None and was.credits is not None:
             if total.credits_start is None:
                 total.credits_start = was.credits.left
