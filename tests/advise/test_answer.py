@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.advice.answer import Advice
-from disklab.advice.candidates import Candidate, Field, field_of
+from disklab.advice.candidates import Candidate, Disks, Field, field_of
 from disklab.advice.options import DisksAlone, Option, ranked
 from disklab.advice.question import Question, question_of
 from disklab.catalog import load_catalog
@@ -81,14 +81,15 @@ def test_the_answer_says_how_full_the_disks_are(
         for line in advice(question, [option(large, Outcome.MET)]).sentences()
         if "fill" in line
     )
-    assert roomy.endswith(" % of its data disks.")
+    assert roomy.endswith(" times what is asked for.")
     (full,) = (
         line
         for line in advice(question, [option(small, Outcome.MET)]).sentences()
         if "fill" in line
     )
     assert " fill 83 % of" in full
-    assert full.endswith("ask with as much data as they must hold in the end.")
+    # 1.1 times the data with leveled compaction.
+    assert "these hold 273 GB, 1.1 times what is asked for: ask with as much data as" in full
 
 
 def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
@@ -133,6 +134,31 @@ def test_what_loses_data_comes_last_and_is_never_the_answer(
         line.startswith(f"{lossy.name} would be ") and "durability: may be lost" in line
         for line in told.sentences()
     )
+
+
+def test_what_has_fewer_disks_or_a_newer_vm_is_preferred_where_it_costs_hardly_more(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    def bought(vm: str, disks: str, usd: float) -> Option:
+        volume = Disks(disks, "azure/PremiumSSD")
+        changed = replace(candidates[0], vm=vm, disks=volume, usd_per_month=usd, lossy=False)
+        return option(changed, Outcome.MET)
+
+    six = bought("azure/Standard_E8s_v3", "6 x azure/P15", 1000)
+    two = bought("azure/Standard_E8s_v5", "2 x azure/P30", 1049)
+    answer = advice(question, ranked([six, two]))
+    assert answer.chosen is two
+    assert (
+        f"It has fewer disks and is a newer VM size beside {six.name} (1,000 USD a month): within "
+        "5 % of the price that is preferred."
+    ) in answer.sentences()
+    # Too dear, of another line of VM sizes, and older with fewer disks.
+    for other in (
+        bought("azure/Standard_E8s_v5", "2 x azure/P30", 1051),
+        bought("azure/Standard_L8s_v4", "6 x azure/P15", 1010),
+        bought("azure/Standard_E8s_v2", "2 x azure/P30", 1010),
+    ):
+        assert ranked([six, other])[0] is six
 
 
 def test_the_table_of_a_terminal_fits_100_columns_with_cells_of_few_lines(

@@ -25,6 +25,7 @@ from disklab.advice.search import (
     climb,
     come_as_near,
     ladders_of,
+    plainer,
     sketches,
     steady,
 )
@@ -130,7 +131,10 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         ]
         if not finalists:
             break
-        tell("simulating the finalists", simulator.cells, briefly(finalists[0], question))
+        first = finalists[0]
+        if first.promising and not advice.calm and (plain := plainer(first, field, simulator)):
+            finalists += [plain] if plain.candidate.name not in known else []
+        tell("simulating the finalists", simulator.cells, briefly(first, question))
         rough = {one.candidate.name for one in finalists if steady(one, question.spec)}
         options = [one.candidate for one in finalists]
         full = simulator.quick(options, "full")

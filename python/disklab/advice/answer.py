@@ -8,8 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from disklab.advice.candidates import Field
-from disklab.advice.options import Option, groups, short
+from disklab.advice.candidates import PLAINER_RATIO, Field, spec_of
+from disklab.advice.levers import COMPACTION, rooms
+from disklab.advice.options import EQUAL_RATIO, Option, groups, short
 from disklab.advice.present import Present, present_of
 from disklab.advice.question import Question
 from disklab.advice.search import Ladder
@@ -20,10 +21,10 @@ from disklab.results.required import Outcome
 from disklab.spec import feasible
 
 MOST_REASONS = 6
-FULL_RATIO = 0.6
-"""A data disk that is fuller on the first day has little room to grow.
+GROWTH_RATIO = 1.5
+"""Disks that hold less than so many times the data of the first day have little room to grow.
 
-**Assumed:** data that grow by a third fill it to four fifths."""
+**Assumed:** the growth at which a higher rate is looked at too."""
 CACHES = {"warm": "warm", "cold": "empty", "as-left": "as they were left"}
 
 
@@ -100,6 +101,7 @@ class Advice:
             f"{self._fills(one)}",
             self.state(),
         ]
+        found += self._plainer(one)
         if one.local:
             keeping = next(
                 (o for o in self.options if o.kept.outcome is Outcome.MET and not o.local), None
@@ -121,6 +123,19 @@ class Advice:
                 f"({cheaper.kept})."
             )
         return found
+
+    def _plainer(self, one: Option) -> list[str]:
+        """Return why the option is the answer where it is not the cheapest; none: it is."""
+        able = [option for option in self.options if option.kept.outcome is Outcome.MET]
+        cheapest = min(able, key=lambda option: option.candidate.usd_per_month)
+        why = one.candidate.plainer_than(cheapest.candidate)
+        if cheapest is one or not why:
+            return []
+        limit = f"{(PLAINER_RATIO - 1) * 100:.0f} %"
+        return [
+            f"It {why} beside {cheapest.name} ({cheapest.price}): within {limit} of the price that "
+            "is preferred."
+        ]
 
     def state(self) -> str:
         """Return in which state of the system all this holds, as a sentence."""
@@ -205,15 +220,23 @@ class Advice:
         ]
 
     def _fills(self, one: Option) -> str:
-        """Return how full the disks are on the first day, and what to do where that is much."""
-        spec = self.question.spec
+        """Return how full the disks are on the first day, and when they must be larger."""
+        spec = spec_of(self.question.spec, one.candidate)
         dataset, copies = spec.the_dataset, spec.database.replication_factor
-        stored = feasible.node_bytes(dataset.rows or 0, dataset, copies, one.nodes)
+        stored = feasible.node_bytes(dataset.rows or 0, dataset, copies, spec.cluster.nodes)
         size = one.candidate.made.volume.size_bytes
-        fullness = f"On the first day the data fill {stored / size * 100:.0f} % of its data disks"
-        if stored / size <= FULL_RATIO:
-            return f"{fullness}."
-        return f"{fullness}, without logs: ask with as much data as they must hold in the end."
+        compaction = one.candidate.settings.get(COMPACTION, spec.database.table.compaction)
+        need = rooms(spec)[compaction]
+        most = (dataset.rows or 0) * dataset.columns * dataset.column_bytes * size / need
+        times = f"{size / need:.1f} times what" if size / need >= EQUAL_RATIO else "no more than"
+        growth = (
+            f"On the first day the data fill {stored / size * 100:.0f} % of its data disks; beside "
+            f"what the database needs for itself, these hold {in_decimals(most)}, {times} is asked "
+            "for"
+        )
+        if size / need >= GROWTH_RATIO:
+            return f"{growth}."
+        return f"{growth}: ask with as much data as they must hold in the end."
 
     def _what_would_tell(self, one: Option) -> str:
         """Return the measurement that would tell, and what each outcome of it means."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeReq
 from disklab.catalog.facts import GIB, Rate
 from disklab.catalog.load import DiskEntry, VmEntry
 from disklab.catalog.price import NoPrice, vm_price, volume_price
+from disklab.catalog.quantity import parse_disks
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
 from disklab.errors import UserError
@@ -105,6 +107,31 @@ class Candidate:
         """Return how many nodes it has; `usual`: those of the file."""
         return int(self.settings.get(NODES, usual))
 
+    @property
+    def disk_count(self) -> int:
+        """How many disks each node is given; those that come with a VM do not count."""
+        return 0 if self.disks.kind in LOCAL else parse_disks(self.disks.expression).count
+
+    def plainer_than(self, other: Candidate) -> str:
+        """Return what is plainer about it: fewer disks, a newer VM size; empty: nothing is.
+
+        VM sizes of different lines (E and L, r and m) are none older than the other, and disks that
+        come with a VM lose what attached ones keep.
+        """
+        same_bed = (self.disk_count == 0, self.lossy, self.settings.get(NODES)) == (
+            other.disk_count == 0,
+            other.lossy,
+            other.settings.get(NODES),
+        )
+        line, generation = _generation(self.vm)
+        other_line, other_generation = _generation(other.vm)
+        newer = generation - other_generation if line == other_line else 0
+        fewer = other.disk_count - self.disk_count
+        if not same_bed or min(fewer, newer) < 0:
+            return ""
+        reasons = ["has fewer disks"] * (fewer > 0) + ["is a newer VM size"] * (newer > 0)
+        return " and ".join(reasons)
+
     def patch(self) -> dict[str, Any]:
         """Return what it changes in the experiment file."""
         data = {
@@ -112,6 +139,25 @@ class Candidate:
             "cluster.volumes.data.caching": self.disks.caching,
         }
         return {"cluster.vm": self.vm, **data, **self.settings}
+
+
+PLAINER_RATIO = 1.05
+"""What is plainer may cost so many times the cheapest. **Assumed:** each disk more is one more to
+make, watch and replace, which a few percent of a list price do not pay."""
+
+_GENERATION = re.compile(
+    r"azure/Standard_(?P<azure>[A-Z])[A-Za-z]*\d.*?(_v(?P<version>\d+))?"
+    r"|aws/(?P<aws>[a-z]+)(?P<number>\d+).*"
+)
+"""`Standard_E16s_v5` is the fifth of Azure's E, `r6i.large` the sixth of AWS's r."""
+
+
+def _generation(vm: str) -> tuple[str, int]:
+    """Return the line of a VM size and its generation there; a size of its own: its name, 1."""
+    parts = _GENERATION.fullmatch(vm)
+    if parts is None:
+        return vm, 1
+    return parts["azure"] or parts["aws"], int(parts["version"] or parts["number"] or 1)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from disklab.advice.candidates import NODES, Candidate
+from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.required import (
@@ -303,7 +303,8 @@ ALIKE_RATE_RATIO = 1.05
 def ranked(options: Iterable[Option], *, by_price: bool = False) -> list[Option]:
     """Return options in their order, each hardware once.
 
-    What qualifies stands by price. What misses stands by how far it is from the promise. Options
+    What qualifies stands by price, but for what is plainer (`plain_first`). What misses stands by
+    how far it is from the promise. Options
     that differ by less than their band are one group, sorted by price. What loses
     its data with one VM comes last. `by_price`: all miss for one reason that no disk has.
     """
@@ -318,8 +319,24 @@ def ranked(options: Iterable[Option], *, by_price: bool = False) -> list[Option]
     for rank in sorted(kinds):
         missing = rank < len(RANKS) and RANKS[rank] in (Outcome.MISSED, Outcome.CANNOT_SUSTAIN)
         for group in groups(kinds[rank]) if missing else [kinds[rank]]:
-            found += sorted(group, key=_usd)
+            ordered = sorted(group, key=_usd)
+            found += ordered if rank else plain_first(ordered)
     return distinct(found)
+
+
+def plain_first(options: Sequence[Option]) -> list[Option]:
+    """Return options by price, but first the one that is plainer and costs hardly more."""
+    cheapest = options[0].candidate
+    first = next(
+        (
+            one
+            for one in options
+            if one.candidate.usd_per_month <= cheapest.usd_per_month * PLAINER_RATIO
+            and one.candidate.plainer_than(cheapest)
+        ),
+        options[0],
+    )
+    return [first, *(one for one in options if one is not first)]
 
 
 def groups(missing: Sequence[Option]) -> list[list[Option]]:

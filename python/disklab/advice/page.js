@@ -64,6 +64,11 @@ function ranked() {
     return { one, word, why, usd: price(one), ms: found ? found[1] : null };
   });
   all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd || b.one.full - a.one.full);
+  // What is plainer stands before what costs hardly less.
+  const cheapest = all[0];
+  const plain = all.findIndex((row) => row.word === "met" && row.usd <= cheapest.usd * told.plainer_ratio
+    && (row.one.plainer_than || []).includes(cheapest.one.hardware));
+  if (plain > 0 && cheapest.word === "met") all.unshift(...all.splice(plain, 1));
   // The same hardware with other settings is no other purchase.
   const seen = new Set();
   const rows = all.filter((row) => !seen.has(row.one.hardware) && seen.add(row.one.hardware));

@@ -9,7 +9,7 @@ from typing import Any
 
 from disklab import durable
 from disklab.advice.answer import Advice
-from disklab.advice.candidates import NODES, Candidate
+from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate
 from disklab.advice.options import Option, bound_by
 from disklab.advice.purchase import snippet
 from disklab.advice.search import Tried
@@ -111,6 +111,7 @@ def content(advice: Advice) -> dict[str, Any]:
         "simulated_per_s": rate,
         "head_room_ratio": required.head_room_ratio,
         "budget": required.budget_usd_per_month,
+        "plainer_ratio": PLAINER_RATIO,
         "stretches": STRETCHES,
         "series": len(LIGHT["series"]),
         "options": [
@@ -126,6 +127,11 @@ def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
         "full": True,
         "name": option.name,
         "why": str(option.kept),
+        "plainer_than": [
+            one.candidate.hardware
+            for one in advice.options
+            if option.candidate.plainer_than(one.candidate)
+        ],
         "overloaded": option.kept.achieved_ratio is not None,
         "other": [point.what for point in option.kept.points if point.outcome.value == "missed"],
         "tail": result.tail_ms.get("p99", {}),

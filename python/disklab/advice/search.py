@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from disklab.advice.candidates import NODES, Candidate, Field, too_weak
+from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, too_weak
 from disklab.advice.levers import COLLECTOR, collectors, singly, tuned
 from disklab.advice.options import ALIKE_RATIO
 from disklab.advice.question import FACTOR, Question
@@ -511,6 +511,27 @@ def simplify(ladder: Ladder, simulator: Simulator) -> None:
     ladder.tried += found.values()
     able = [one for one in found.values() if ladder.passes(one)]
     ladder.best = min([*able, best], key=lambda one: len(one.candidate.settings))
+
+
+def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
+    """Return what costs little more than the best and has fewer disks or newer VMs, and may do it.
+
+    None: nothing, of the few that are tried.
+    """
+    own = best.candidate
+    most = own.usd_per_month * PLAINER_RATIO
+    near = [
+        one
+        for one in field.candidates
+        if own.usd_per_month <= one.usd_per_month <= most and one.plainer_than(own)
+    ]
+    near.sort(key=lambda one: (one.disk_count, one.usd_per_month))
+    tried = [one for some in simulator.variants(near[:MOST_PLAINER]) for one in some]
+    return next((one for one in tried if one.promising), None)
+
+
+MOST_PLAINER = 3
+"""Plainer options that are tried."""
 
 
 TOO_DEAR = 2.5
