@@ -14,9 +14,9 @@ REFERENCE = Path(__file__).parents[1] / "experiments" / "azure-local-disks.yaml"
 
 
 def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
-    trials = [trial_of(trial) for trial in read_experiment(REFERENCE)[1]]
-    assert len(trials) == 12
-    devices = {trial.levels["device"]: trial.disk for trial in trials}
+    planned = read_experiment(REFERENCE)[1]
+    assert len(planned) == 12
+    devices = {trial.factors["device"]: trial_of(trial).disk for trial in planned}
     assert list(devices) == [
         "AMD temp disk",
         "Intel temp disk",
@@ -30,12 +30,13 @@ def test_the_reference_experiment_has_six_devices_and_two_profiles() -> None:
     assert devices["OS disk, cached"].caching == "ReadWrite"
     assert devices["OS disk, uncached"].caching == "None"
     assert devices["NVMe"].disks == "nvme"
-    for trial in trials:
+    for of_file in planned:
+        trial, levels = trial_of(of_file), of_file.factors
         assert trial.cell.direction == Direction.RANDWRITE
         # The study measured its NVMe disk with 4 KiB, the others with 8.
-        blocks = 4 * KIB if trial.levels["device"] == "NVMe" else 8 * KIB
+        blocks = 4 * KIB if levels["device"] == "NVMe" else 8 * KIB
         assert trial.cell.block_bytes == blocks
-        assert trial.cell.profile is Profile(trial.levels["workload.fio.profile"])
+        assert trial.cell.profile is Profile(levels["workload.fio.profile"])
         assert trial.duration_s == 60
 
 

@@ -93,7 +93,7 @@ Duration = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder that keeps the results; never overwrites.", metavar="DIR"),
+    typer.Option(help="Folder for the run; without it, none is kept.", metavar="DIR"),
 ]
 Pvc = Annotated[
     str | None,

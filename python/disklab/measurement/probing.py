@@ -21,7 +21,7 @@ from disklab.measurement.preparation import HOSTS, missing_directory, missing_pr
 from disklab.measurement.settings import Spot, volume_of
 from disklab.probe.cells import Plan
 from disklab.probe.fio import Job
-from disklab.probe.run import CellEnded, CellResult, Listener, Subject, probe_cell, ticking
+from disklab.probe.run import CellResult, Listener, Subject, probe_cells, ticking
 from disklab.results import new_run_id
 
 OUTLIER_RATIO = 0.25
@@ -102,11 +102,7 @@ def _probe(  # noqa: PLR0913, PLR0917 - where, what, and who is told
     tell(PhaseStarted("fill", f"{spot}: writing before reading"))
     region = make_region(machine, str(spot), directory, plan, journal, ticking(tell, "fill"))
     job = Job(FIO, region.path, writable=True, plan=plan, on=machine)
-    for cell in plan.cells:
-        tell(PhaseStarted("measure", f"{spot}: {cell.title}"))
-        result = probe_cell(job, Subject(str(spot), region), cell, ticking(tell, "measure"))
-        tell(CellEnded(result))
-        yield result
+    yield from probe_cells(job, Subject(str(spot), region), tell)
 
 
 @contextmanager

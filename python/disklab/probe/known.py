@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,9 +73,8 @@ def placed(disk: Disk) -> Placement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of levels."""
+    """What the probe measures for a trial, and where."""
 
-    levels: Mapping[str, str]
     disk: Disk
     filesystem: Filesystem
     cell: Cell
@@ -108,7 +106,6 @@ def trial_of(trial: spec.Trial) -> Trial:
     fio = work.the(Fio)
     only_predicted(fio)
     return Trial(
-        levels={name: str(level) for name, level in trial.factors.items()},
         disk=disk_of(trial),
         filesystem=device.volume.filesystem,
         cell=cell_of_fio(fio),

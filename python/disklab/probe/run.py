@@ -263,13 +263,16 @@ def probe(program: Path, subject: Subject, plan: Plan, tell: Listener) -> tuple[
         what = f"writing {format_size(region.size_bytes)} before reading it"
         tell(PhaseStarted("fill", f"{subject.name}: {what}"))
         job.fill(ticking(tell, "fill"))
-    results = []
-    for cell in plan.cells:
+    return tuple(probe_cells(job, subject, tell))
+
+
+def probe_cells(job: Job, subject: Subject, tell: Listener) -> Iterator[CellResult]:
+    """Measure each cell of the plan in a region that was written."""
+    for cell in job.plan.cells:
         tell(PhaseStarted("measure", f"{subject.name}: {cell.title}"))
         result = probe_cell(job, subject, cell, ticking(tell, "measure"))
         tell(CellEnded(result))
-        results.append(result)
-    return tuple(results)
+        yield result
 
 
 def probe_cell(job: Job, subject: Subject, cell: Cell, tick: Tick) -> CellResult:

@@ -150,7 +150,7 @@ def check(turn: Turn) -> None:
 def run(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialResult:
     """Make the disk, fill the region, measure, remove the disk; return the result."""
     asked, plan = trial_of(turn.trial), DeviceTurn(turn).plan
-    name = ", ".join(asked.levels.values()) or frame.title
+    name = ", ".join(map(str, turn.trial.factors.values())) or frame.title
     emit(PhaseStarted("build", f"{asked.disk.disks} on {asked.disk.vm}, {asked.filesystem}"))
     with made_for_probe(asked.disk, name, plan, asked.filesystem) as subject:
         tell = _Teller(emit, subject, plan.time_dilation)
