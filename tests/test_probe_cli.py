@@ -31,7 +31,7 @@ def refusal(*arguments: str) -> str:
             "--rwmixread: 70: it is the share of reads in a mix, and --rw has none",
         ),
         ("--profile", "fast", "--profile: fast: the probe does not know it; choose sync, async"),
-        ("--engine", "mmap", "--engine: mmap: the probe does not use it; choose libaio"),
+        ("--engine", "mmap", "--engine: mmap: the probe does not know it; choose libaio"),
         ("--chart", "x.pdf", "--chart: x.pdf: a chart is .html, .svg or .png; name the file so"),
         ("--chart", "no/x.svg", "--chart: no/x.svg: its folder does not exist; make no first"),
     ],

@@ -120,7 +120,8 @@ def test_results_are_kept_and_never_overwritten(directory: Path, tmp_path: Path)
     for run in runs:
         (told,) = [json.loads(line) for line in (run / "trials.jsonl").read_text().splitlines()]
         assert told["mode"] == "probe"
-        # A run like any other: it can be reported later.
+        # A run like any other: its events are there, and it can be reported later.
+        assert "TrialFinished" in (run / "events.jsonl").read_text()
         report = disklab("report", str(run))
         assert report.returncode == 0, report.stderr
         assert told["valid"] is True

@@ -13,8 +13,8 @@ from disklab.cli.fio_files import as_experiment
 from disklab.cli.output import Check, code_of
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
-from disklab.probe.known import Disk, parse_caching
-from disklab.probe.run import Request, plan_of
+from disklab.probe.known import CACHING, Disk
+from disklab.probe.run import Request, known, plan_of
 from disklab.spec.fio_file import is_fio_file
 
 if TYPE_CHECKING:
@@ -246,4 +246,5 @@ def named_disks(disk: str | None, vm: str | None, caching: list[str]) -> list[Di
         given = {"--vm": vm, "--caching": ", ".join(caching) or None}
         refuse_given(given, "describes the disk of --disk", "add --disk, such as azure/P30")
         return []
-    return [Disk(disk, vm, parse_caching(mode)) for mode in dict.fromkeys(caching or ["None"])]
+    modes = [known(mode, "--caching", CACHING) for mode in caching or ["None"]]
+    return [Disk(disk, vm, mode) for mode in dict.fromkeys(modes)]

@@ -23,6 +23,7 @@ from disklab.events import (
     RunStarted,
     TrialFinished,
     TrialStarted,
+    fan_out,
 )
 from disklab.interrupts import ended_once
 from disklab.probe import cells, fio
@@ -38,6 +39,7 @@ from disklab.procedures.outcome import planned_record
 from disklab.procedures.preparation import environment
 from disklab.report import terminal
 from disklab.results import ExperimentNote, Run, begun
+from disklab.results.event_log import EventLog
 from disklab.spec import Experiment, Trial
 
 
@@ -108,7 +110,9 @@ def following(
             run = made_run(output.folder, title)
         if run is not None:
             opened.enter_context(run.writing())
-        view = opened.enter_context(RunView(notes()))
+        view: Emit = opened.enter_context(RunView(notes()))
+        if run is not None:
+            view = fan_out(opened.enter_context(EventLog(run.folder)), view)
         each_s = expected_s / len(trials)
         planned = tuple(PlannedTrial(number, 0, levels, each_s) for number, levels in trials)
         kept = run if output.folder is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from disklab import spec
 from disklab.catalog import (
@@ -26,7 +27,7 @@ from disklab.traces import SECTOR_BYTES
 
 OPTIONS = Places(disks="--disk", vm="--vm", caching="--caching")
 
-CACHING: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
+CACHING: tuple[Caching, ...] = get_args(Caching)
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,6 @@ class Disk:
     """One of the dated latency profiles of its family; None: the default."""
     places: Places = field(default=OPTIONS, compare=False)
     """Where the user named each part, for the errors."""
-
-
-def parse_caching(text: str, place: str = "--caching") -> Caching:
-    """Return the host caching of that name."""
-    for caching in CACHING:
-        if text == caching:
-            return caching
-    way_out = f"choose {', '.join(CACHING)}"
-    raise UserError(Problem(place, text, "is not a host caching", way_out))
 
 
 def resolved(disk: Disk) -> Resolution:

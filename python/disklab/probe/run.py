@@ -23,6 +23,7 @@ from disklab.telemetry.gaps import Pulse
 # What the user asked of the probe, checked before anything happens on the machine.
 
 Item = TypeVar("Item")
+Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def plan_of(request: Request) -> Plan:
         ),
         duration_s=checked(lambda: cells.parse_duration(duration), 0.0) if duration else default_s,
         size_bytes=checked(lambda: size_of(size), 0) if size else default_bytes,
-        engine=checked(lambda: engine_of(request.engine), cells.ENGINES[0]),
+        engine=checked(lambda: known(request.engine, "--engine", cells.ENGINES), cells.ENGINES[0]),
     )
     refuse(problems)
     largest = max(cell.block_bytes for cell in plan.cells)
@@ -129,13 +130,13 @@ def directions_of(text: str | None, rwmixread: int | None = None) -> tuple[Direc
     )
 
 
-def known(text: str, place: str, names: Sequence[str]) -> str:
+def known(text: str, place: str, names: Sequence[Name]) -> Name:
     """Return the name, which is one of these."""
-    if text in names:
-        return text
-    raise UserError(
-        Problem(place, text, "the probe does not know it", f"choose {', '.join(names)}")
-    )
+    for name in names:
+        if text == name:
+            return name
+    way_out = f"choose {', '.join(names)}"
+    raise UserError(Problem(place, text, "the probe does not know it", way_out))
 
 
 def blocks_of(text: str) -> tuple[int, ...]:
@@ -149,15 +150,6 @@ def size_of(text: str) -> int:
     if size < cells.MIB:
         raise UserError(Problem("--size", text, "the region has at least 1 MiB", "give 1GiB"))
     return size // cells.MIB * cells.MIB
-
-
-def engine_of(text: str) -> cells.Engine:
-    """Return the fio engine of that name."""
-    for engine in cells.ENGINES:
-        if text == engine:
-            return engine
-    way_out = f"choose {' or '.join(cells.ENGINES)}"
-    raise UserError(Problem("--engine", text, "the probe does not use it", way_out))
 
 
 Show = Callable[[], View]
