@@ -20,6 +20,7 @@ DATABASES = (
     "cassandra",
     "etcd",
     "mariadb",
+    "mysql",
     "postgresql",
     "redis",
     "yugabytedb",

@@ -60,6 +60,12 @@ DANGERS = {
         "wsrep_notify_cmd wsrep_cluster_address wsrep_sst_method skip_grant_tables local_infile "
         "log_bin_basename relay_log server_id sql_mode user chroot core_file"
     ),
+    "mysql": (
+        "datadir tmpdir basedir innodb_log_group_home_dir innodb_undo_directory socket port "
+        "bind_address plugin_dir plugin_load plugin_load_add init_file init_connect "
+        "secure_file_priv general_log_file log_error ssl_key ssl_ca innodb_doublewrite_dir "
+        "innodb_directories skip_grant_tables local_infile log_bin_basename server_id sql_mode user"
+    ),
     "redis": (
         "dir dbfilename appenddirname appendfilename logfile pidfile loadmodule aclfile include "
         "bind port unixsocket requirepass masterauth replicaof slaveof rename-command daemonize "
@@ -111,6 +117,7 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         "cassandra": ("concurent_reads: 64", "did you mean concurrent_reads"),
         "etcd": ("snapshot-cuont: 1000", "did you mean snapshot-count"),
         "mariadb": ("innodb_bufer_pool_size: 1G", "did you mean innodb_buffer_pool_size"),
+        "mysql": ("innodb_bufer_pool_size: 1G", "did you mean innodb_buffer_pool_size"),
         "redis": ("appendfsnyc: always", "did you mean appendfsync"),
         "yugabytedb": ("memstore_size: 64", "did you mean memstore_size_mb"),
     }

@@ -32,7 +32,7 @@ def drafts(draw: st.DrawFn) -> Draft:
     nodes = draw(st.integers(1, 9))
     by_rate = draw(st.booleans())
     return Draft(
-        database=draw(st.sampled_from(["cassandra", "mariadb", "postgresql", "none"])),
+        database=draw(st.sampled_from(["cassandra", "mariadb", "mysql", "postgresql", "none"])),
         vm=draw(st.sampled_from(["azure/Standard_DS14_v2", "azure/Standard_E16s_v3"])),
         disks=draw(st.lists(st.sampled_from(DISKS), min_size=1, max_size=3, unique=True)),
         caching=draw(st.sampled_from([["None"], ["ReadOnly"], ["None", "ReadOnly"]])),

@@ -83,10 +83,9 @@ fn fast() -> HostProfile {
 /// sysbench on the server that was measured, for 20 s after 20.
 fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
     let mut template = postgresql_job(AccessKind::Read, threads, 40 * SECOND, 1);
-    let other = postgresql(&mut template).clone();
-    let mut workload = other.workload;
-    workload.transactions[0].statements = statements;
-    workload.warm_up_ns = 20 * SECOND;
+    let mut other = postgresql(&mut template).clone();
+    other.workload.transactions[0].statements = statements;
+    other.workload.warm_up_ns = 20 * SECOND;
     let table = |name: &str, row_bytes, entry_bytes| Relation {
         name: name.to_owned(),
         rows: 2_000_000,
@@ -117,6 +116,9 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             binlog_volume: None,
             binlog_journal_writes: 0,
             doublewrite: true,
+            doublewrite_pages: 128,
+            time_journal_writes: 0,
+            dirty_pages_pct_lwm: 0,
             io_capacity: 200,
             io_capacity_max: 2000,
             lru_scan_depth: 1536,
@@ -124,7 +126,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
             old_blocks_time_ns: SECOND,
         },
         tables: vec![table("sbtest", 208, 8), table("k", 0, 13)],
-        workload,
+        workload: other.workload,
         before: Before::default(),
         parameters: MariadbParameters {
             overhead_ns: 0,

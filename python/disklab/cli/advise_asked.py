@@ -27,7 +27,7 @@ def _named(file: Path | None) -> Path | None:
     return None if file is None else bundled.found(file)
 
 
-Advised = Literal["cassandra", "mariadb", "postgresql"]
+Advised = Literal["cassandra", "mariadb", "mysql", "postgresql"]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -42,7 +42,8 @@ FileArgument = Annotated[
 Database = Annotated[
     Advised | None,
     typer.Option(
-        help="MariaDB, PostgreSQL: one server; a file can ask for more.", show_default="cassandra"
+        help="MariaDB, MySQL, PostgreSQL: one server; a file can ask for more.",
+        show_default="cassandra",
     ),
 ]
 DataOption = Annotated[

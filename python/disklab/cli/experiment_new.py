@@ -27,6 +27,7 @@ from disklab.spec.draft import Draft, Stored, draft
 DEFAULT_VM = {
     "cassandra": "azure/Standard_L8s_v3",
     "mariadb": "azure/Standard_D8ds_v5",
+    "mysql": "azure/Standard_D8ds_v5",
     "postgresql": "azure/Standard_D8ds_v5",
     "none": "azure/Standard_D8ds_v5",
 }

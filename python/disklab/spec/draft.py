@@ -18,7 +18,7 @@ REHEARSED_BYTES = 350_000_000
 OPERATIONS = "3M"
 DEVICE_SECONDS = "60s"
 
-Stored = Literal["cassandra", "mariadb", "postgresql", "none"]
+Stored = Literal["cassandra", "mariadb", "mysql", "postgresql", "none"]
 
 START = {
     "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),

@@ -42,6 +42,13 @@ pub(super) fn check(rules: &mut Rules, job: &MariadbJob) {
         rules.must(value > 0, place, value, rule, "give a positive number");
     }
     rules.must(
+        (1..=128).contains(&job.database.doublewrite_pages),
+        "database.doublewrite_pages",
+        job.database.doublewrite_pages,
+        "the doublewrite buffer has 1 to 128 pages",
+        "choose another number",
+    );
+    rules.must(
         (5..=95).contains(&job.database.old_blocks_pct),
         "database.old_blocks_pct",
         job.database.old_blocks_pct,

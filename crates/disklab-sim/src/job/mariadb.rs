@@ -30,7 +30,7 @@ pub struct MariadbJob {
     pub faults: Option<SqlFaults>,
 }
 
-/// The settings that matter here, by their names in my.cnf. `innodb_flush_method` is O_DIRECT.
+/// The settings that matter here, by their names in my.cnf.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MariadbSettings {
@@ -64,6 +64,16 @@ pub struct MariadbSettings {
     pub binlog_journal_writes: u32,
     /// `innodb_doublewrite`.
     pub doublewrite: bool,
+    /// Pages that are written together, first into the doublewrite buffer: MySQL's `innodb_doublewrite_pages`.
+    #[serde(default = "batch_pages")]
+    pub doublewrite_pages: u32,
+    /// Writes of the file system's journal behind each sync of a file of which only the content has changed, and with it the time of
+    /// its change: none for fdatasync, MySQL's `innodb_use_fdatasync`.
+    #[serde(default)]
+    pub time_journal_writes: u32,
+    /// `innodb_max_dirty_pages_pct_lwm`: percent of the pool above which changed pages are written whatever the age of the log; 0: none.
+    #[serde(default)]
+    pub dirty_pages_pct_lwm: u32,
     /// `innodb_io_capacity`.
     pub io_capacity: u32,
     /// `innodb_io_capacity_max`.
@@ -74,6 +84,11 @@ pub struct MariadbSettings {
     pub old_blocks_pct: u32,
     /// `innodb_old_blocks_time`.
     pub old_blocks_time_ns: u64,
+}
+
+/// **Source:** `buf_dblwr_t::create` of MariaDB 10.11: two blocks of an extent each.
+fn batch_pages() -> u32 {
+    128
 }
 
 fn one_thread() -> u32 {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 
 from disklab.catalog import Catalog, parse_disks
 from disklab.catalog.load import cite
@@ -104,11 +105,13 @@ READ = {
 
 PAGE_BYTES = 16 << 10
 
-ONLY: dict[str, tuple[int | str, str]] = {
-    "innodb_flush_method": ("O_DIRECT", "only files past the page cache"),
-    "innodb_page_size": (PAGE_BYTES, "only pages of 16 KiB"),
+Only = Mapping[str, tuple[tuple[int | str, ...], str]]
+"""By setting: its values that are simulated, the default first, and what they stand for."""
+
+ONLY: Only = {
+    "innodb_flush_method": (("O_DIRECT",), "only files past the page cache"),
+    "innodb_page_size": ((PAGE_BYTES,), "only pages of 16 KiB"),
 }
-"""The one value of a setting that is simulated, which is the server's default too."""
 
 UPPER_BOUND = (
     "take the rate of sysbench's or TPC-C's writes with many threads as an upper bound: a real "
@@ -175,7 +178,7 @@ DELAYS = Delays(
 )
 
 
-def _own_faults(database: Database, _delays: Delays) -> Job:
+def own_faults(database: Database, _delays: Delays) -> Job:
     """Return what recovery costs, and how long commits wait for another server that has ended."""
     patience_s: float = CONFIRM_SECONDS
     if database.replication_factor > MOST_REPLICATED:
@@ -192,25 +195,33 @@ def _own_faults(database: Database, _delays: Delays) -> Job:
 LESS = "a smaller innodb_log_file_size leaves less redo log and fewer pages to recover"
 
 
-def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
-    """Yield what of a trial the simulator does not model."""
+def unmodelled(
+    spec: ClusterTrial, place: str, only: Only = ONLY, events: tuple[str, ...] = EVENTS
+) -> Iterator[Problem]:
+    """Yield what of a trial the simulator does not model.
+
+    `only`: values of settings that are simulated; `events`: those of the server with the load.
+    """
     cluster, database = spec.cluster, spec.database
-    yield from alone(spec, place, "MariaDB")
-    yield from _unmodelled_events(spec, place)
+    yield from alone(spec, place, facts_of(database.engine).title)
+    yield from _unmodelled_events(spec, place, events)
     if cluster.nodes > MOST_REPLICATED and cluster.nodes % 2 == 0:
         rule = "a Galera cluster has an odd number of nodes"
         way_out = f"write nodes: {cluster.nodes - 1}"
         yield Problem(f"{place}: cluster.nodes", str(cluster.nodes), rule, way_out)
     if database.replication_factor != cluster.nodes:
-        value, rule = str(database.replication_factor), "each MariaDB server holds all rows"
+        title = facts_of(database.engine).title
+        value, rule = str(database.replication_factor), f"each {title} server holds all rows"
         way_out = f"write replication_factor: {cluster.nodes}"
         yield Problem(f"{place}: database.replication_factor", value, rule, way_out)
-    yield from _unmodelled_settings(database.settings, place)
+    yield from _unmodelled_settings(database.settings, place, only)
     if spec.workload.kind == "rows" and spec.dataset is not None:
         yield from _unmodelled_rows(spec, spec.dataset, place)
 
 
-def _unmodelled_events(spec: ClusterTrial, place: str) -> Iterator[Problem]:
+def _unmodelled_events(
+    spec: ClusterTrial, place: str, events: tuple[str, ...]
+) -> Iterator[Problem]:
     """Yield the steps of a timetable that the simulator cannot follow, each once."""
     is_galera = spec.cluster.nodes > MOST_REPLICATED
     away: set[int] = set()
@@ -218,12 +229,13 @@ def _unmodelled_events(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     for step in steps_of(spec.events, spec.cluster):
         what = f"{step.what} n{step.node + 1}"
         if step.node == 0:
-            taken, of = (DISKS, FIRST_OF_GALERA) if is_galera else (EVENTS, "")
+            taken, of = (DISKS, FIRST_OF_GALERA) if is_galera else (events, "")
         else:
             taken, of = ELSEWHERE, COMES_BACK
         if step.what not in taken:
             why = f": {of}" if of else ""
-            rule = f"of MariaDB's events the simulator knows {', '.join(taken)} here{why}"
+            title = facts_of(spec.database.engine).title
+            rule = f"of {title}'s events the simulator knows {', '.join(taken)} here{why}"
             yield Problem(f"{place}: events", what, rule, REHEARSE)
         elif step.what in ENDS and step.node:
             away.add(step.node)
@@ -233,12 +245,12 @@ def _unmodelled_events(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: events", value, rule, REHEARSE)
 
 
-def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[Problem]:
-    for name, (only, rule) in ONLY.items():
-        value = given.get(name, only)
-        same = amount(name, value) == only if isinstance(only, int) else value == only
-        if not same:
-            way_out = f"write {name}: {only}, or rehearse it"
+def _unmodelled_settings(given: Mapping[str, Setting], place: str, only: Only) -> Iterator[Problem]:
+    for name, (values, rule) in only.items():
+        value = given.get(name, values[0])
+        read = amount(name, value) if isinstance(values[0], int) else value
+        if read not in values:
+            way_out = f"write {name}: {' or '.join(map(str, values))}, or rehearse it"
             yield Problem(
                 f"{place}: database.settings.{name}", str(value), f"{rule} are simulated", way_out
             )
@@ -247,10 +259,12 @@ def _unmodelled_settings(given: Mapping[str, Setting], place: str) -> Iterator[P
 def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterator[Problem]:
     operations = spec.workload.the_operations
     for kind in sorted(operations.shares.keys() - SIMULATED_KINDS):
-        rule = "of MariaDB's rows the simulator has reads and writes by their keys"
+        title = facts_of(spec.database.engine).title
+        rule = f"of {title}'s rows the simulator has reads and writes by their keys"
         yield Problem(f"{place}: workload.operations", kind, rule, REHEARSE)
     if dataset.shape.sizes:
-        rule = "MariaDB's rows are simulated with one size for all"
+        title = facts_of(spec.database.engine).title
+        rule = f"{title}'s rows are simulated with one size for all"
         yield Problem(f"{place}: dataset.row", str(dataset.row), rule, REHEARSE)
     elif (bytes_ := row_bytes(dataset)) > LARGEST_ROW:
         rule = "rows of which two do not fit a page of 16 KiB are not simulated"
@@ -258,7 +272,10 @@ def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterat
         yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
 
 
-def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+def warnings(
+    read: set[str], spec: ClusterTrial, catalog: Catalog, calibration: Calibration
+) -> Iterator[str]:
+    """Yield what to keep in mind of a prediction that follows the settings `read`."""
     if beyond := outside(spec, catalog, calibration):
         yield f"outside the calibrated range: {'; '.join(beyond)}"
     given = spec.database.settings
@@ -268,7 +285,7 @@ def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) ->
         yield KEEPS_UP if spec.cluster.nodes == MOST_REPLICATED else APPLIES
     if str(given.get("innodb_doublewrite", "on")).lower() in SWITCHES[False]:
         yield _torn(spec, catalog)
-    if unread := [name for name in given if name not in READ]:
+    if unread := [name for name in given if name not in read]:
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
 
 
@@ -283,7 +300,7 @@ def _torn(spec: ClusterTrial, catalog: Catalog) -> str:
     return WHOLE.format(title=entry.family.title, source=source)
 
 
-def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
+def loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
     """Return the job of MariaDB under a load. `scale`: of memory, disks' caches and the log."""
     cluster, database = spec.cluster, spec.database
     plan = plan_memory(sizes_of(spec, catalog, scale))
@@ -434,11 +451,11 @@ def _relation(table: Json) -> Json | None:
     }
 
 
-JOBS = ServerJobs(_loaded, _own_faults, DELAYS)
+JOBS = ServerJobs(loaded, own_faults, DELAYS)
 SIMULATED = Simulated(
     "mariadb",
     unmodelled,
-    _warnings,
+    partial(warnings, READ),
     JOBS.described,
     rehearsed=JOBS.rehearsed,
     without=("client_cpu",),

@@ -4,10 +4,12 @@
 //! longest time until so many are free; clean ones are free at once, changed ones once they are written. Who finds no free page
 //! waits. **The age of the log:** once a second the cleaner writes pages in the order of their first change, the more the closer the
 //! log is to its size. **Doublewrite:** pages are written one behind the other first, synced, then in their places, and synced again.
+//! A sync that is no fdatasync has the file system write down when the file has changed.
 //!
 //! **Source:** buf0flu.cc (`buf_flush_LRU_list_batch`, `page_cleaner_flush_pages_recommendation`, `af_get_pct_for_lsn`) and buf0dblwr.cc of
 //! MariaDB 10.11. Of our server (2026-11-27, `innodb_buffer_pool_size` 128 MB, `lru_scan_depth` 1536): 6,576 to 7,344 of 8,112 pages had
 //! content, between half of that and all of it free; 119 pages to a batch of the doublewrite buffer, which has room for 128.
+//! MySQL: buf0dblwr.cc (`Double_write::write_pages`, `write_complete`) and buf0flu.cc (`get_pct_for_dirty`) of 8.0.
 //! **Divergence:** neighbours of a page are not written with it (`innodb_flush_neighbors`), a checkpoint's own block is not written.
 
 use std::collections::VecDeque;
@@ -20,8 +22,6 @@ use crate::job::{MariadbSettings, Mechanism};
 use crate::model::Setting;
 use crate::storage::{PendingIo, Purpose};
 
-/// Pages of a batch. **Source:** `buf_dblwr_t::create`: two blocks of an extent each.
-const BATCH_PAGES: usize = 128;
 /// Pages of a write into the doublewrite buffer: a block.
 const BLOCK_PAGES: usize = 64;
 /// Batches at the same time: one is copied while the one before goes to its places.
@@ -34,9 +34,14 @@ pub const ROUND_NS: u64 = 1_000_000_000;
 const AVERAGED_ROUNDS: u64 = 30;
 /// Below this part of the log's size, in percent, age does not count. **Source:** `innodb_adaptive_flushing_lwm`.
 const LOW_WATER_PCT: u64 = 10;
+/// Percent of changed pages that asks for the whole of `innodb_io_capacity`. **Source:** `innodb_max_dirty_pages_pct` + 1.
+const MOST_DIRTY_PCT: u64 = 91;
 /// What of the file may be between a page's first change and the end of the log, in permille.
 /// **Source:** `Innodb_checkpoint_max_age` of our server: 80,819,529 of a file of 100,663,296.
 const MOST_AGE_PERMILLE: u64 = 803;
+
+/// Bytes of a write of the file system's journal: a block.
+const JOURNAL_BYTES: u64 = 4096;
 
 /// Purposes of I/Os: of a batch's copy, its sync, its pages, and the sync behind them.
 const COPY: u8 = 0;
@@ -44,6 +49,8 @@ const COPY_SYNC: u8 = 1;
 const DATA_SYNC: u8 = 2;
 /// And of a part of the redo log that is read after a crash.
 pub(super) const RECOVERY: u8 = 3;
+/// And of a write of the file system's journal before one of these syncs.
+const JOURNAL: u8 = 4;
 
 /// Pages that are written together.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +77,15 @@ struct Averages {
 pub(super) struct Flushing {
     doublewrite: bool,
     adaptive: bool,
+    batch_pages: usize,
+    /// Writes of the file system's journal behind a sync, and those left of its transaction under way.
+    journal_writes: u32,
+    journal_left: u32,
+    /// Syncs that wait for that transaction, and for the next one.
+    journaling: [Vec<u8>; 2],
+    /// Percent of the pool above which changed pages are written whatever the age of the log, and how many pages have a change; 0: never.
+    dirty_pct_lwm: u32,
+    dirty: u64,
     most_age: u64,
     io_capacity: u64,
     io_capacity_max: u64,
@@ -96,6 +112,12 @@ impl Flushing {
         Flushing {
             doublewrite: settings.doublewrite && !setting.has_not(Mechanism::Doublewrite),
             adaptive: !setting.has_not(Mechanism::AdaptiveFlushing),
+            batch_pages: settings.doublewrite_pages as usize,
+            journal_writes: settings.time_journal_writes,
+            journal_left: 0,
+            journaling: [Vec::new(), Vec::new()],
+            dirty_pct_lwm: settings.dirty_pages_pct_lwm,
+            dirty: 0,
             most_age: (settings.log_file_bytes * MOST_AGE_PERMILLE / 1000).max(1),
             io_capacity: u64::from(settings.io_capacity.max(1)),
             io_capacity_max: u64::from(settings.io_capacity_max.max(settings.io_capacity).max(1)),
@@ -118,6 +140,7 @@ impl Flushing {
         let first = &mut self.first_change[page as usize];
         if *first == u64::MAX {
             *first = position;
+            self.dirty += 1;
             self.changed.push_back((position, page));
         }
     }
@@ -141,10 +164,12 @@ impl Flushing {
             .flat_map(|batch| batch.pages)
         {
             self.first_change[page as usize] = checkpoint;
+            self.dirty += 1;
             self.changed.push_front((checkpoint, page));
         }
         self.waiting.clear();
         self.placing.clear();
+        (self.journal_left, self.journaling) = (0, [Vec::new(), Vec::new()]);
         (self.under_way, self.leaving, self.unsynced) = (0, 0, false);
     }
 
@@ -215,7 +240,7 @@ impl Mariadb {
             // As many as it takes, so that nobody has to wait for room in the log.
             u64::MAX
         } else if flushing.adaptive {
-            flushing.wanted(end, age)
+            flushing.wanted(end, age, self.pool.capacity())
         } else {
             0
         };
@@ -281,7 +306,7 @@ impl Mariadb {
         if is_full || flushing.waiting.is_empty() {
             return;
         }
-        let count = flushing.waiting.len().min(BATCH_PAGES);
+        let count = flushing.waiting.len().min(flushing.batch_pages);
         let pages: Vec<(u32, bool)> = flushing.waiting.drain(..count).collect();
         for &(page, _) in &pages {
             self.start_write(page);
@@ -305,7 +330,10 @@ impl Mariadb {
     /// A page's content is taken as it is now: what changes from here on is written another time.
     fn start_write(&mut self, page: u32) {
         self.pool.mark(page, false);
-        self.flushing.first_change[page as usize] = u64::MAX;
+        let first = &mut self.flushing.first_change[page as usize];
+        if std::mem::replace(first, u64::MAX) != u64::MAX {
+            self.flushing.dirty -= 1;
+        }
         let cpu_ns = self.rules.parameters.page_write_cpu_ns;
         let now = self.course.queue.now();
         self.cores.serve(now, cpu_ns);
@@ -332,8 +360,45 @@ impl Mariadb {
         self.storage.submit(now, volume, op, at, bytes as u32, io);
     }
 
+    /// Syncs; before that the file system's journal, if it is written: the transaction under way is closed already, and all syncs
+    /// that come meanwhile share the next one. **Source:** `jbd2_log_wait_commit` of Linux.
     fn sync_data(&mut self, now: u64, which: u8) {
-        self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
+        if self.flushing.journal_writes == 0 {
+            self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
+        } else {
+            self.flushing.journaling[1].push(which);
+            self.begin_transaction(now);
+        }
+        self.take_decisions(now);
+    }
+
+    fn begin_transaction(&mut self, now: u64) {
+        let flushing = &mut self.flushing;
+        if flushing.journal_left == 0 && !flushing.journaling[1].is_empty() {
+            flushing.journaling.swap(0, 1);
+            flushing.journal_left = flushing.journal_writes;
+            self.write_journal(now);
+        }
+    }
+
+    fn write_journal(&mut self, now: u64) {
+        // Where copies go, which no disk tells from the journal's own blocks.
+        let at = (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES;
+        let purpose = Purpose::Stream(JOURNAL);
+        self.submit(now, Op::Write, at, JOURNAL_BYTES, purpose);
+    }
+
+    /// A write of the journal has ended.
+    fn journal_written(&mut self, now: u64) {
+        self.flushing.journal_left -= 1;
+        if self.flushing.journal_left > 0 {
+            self.write_journal(now);
+        } else {
+            for which in std::mem::take(&mut self.flushing.journaling[0]) {
+                self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
+            }
+            self.begin_transaction(now);
+        }
         self.take_decisions(now);
     }
 
@@ -354,6 +419,7 @@ impl Mariadb {
                 self.take_decisions(now);
             }
             RECOVERY => return self.part_read(now),
+            JOURNAL => return self.journal_written(now),
             _ => {}
         }
         self.write_on(now);
@@ -393,7 +459,7 @@ impl Mariadb {
 
 impl Flushing {
     /// How many pages the age of the log, and its pace, ask for in this round.
-    fn wanted(&mut self, end: u64, age: u64) -> u64 {
+    fn wanted(&mut self, end: u64, age: u64, pool_pages: u32) -> u64 {
         let averages = &mut self.averages;
         averages.rounds += 1;
         if averages.rounds == AVERAGED_ROUNDS {
@@ -403,18 +469,29 @@ impl Flushing {
             (averages.rounds, averages.from) = (0, end);
         }
         let (log_rate, page_rate) = (averages.log_rate, averages.page_rate);
-        if age < self.most_age * LOW_WATER_PCT / 100 {
+        let dirty_pct = self.dirty * 100 / u64::from(pool_pages);
+        let by_dirty = match self.dirty_pct_lwm {
+            0 => 0,
+            low_water if dirty_pct < u64::from(low_water) => 0,
+            _ => dirty_pct * 100 / MOST_DIRTY_PCT,
+        };
+        let is_young = age < self.most_age * LOW_WATER_PCT / 100;
+        if is_young && by_dirty == 0 {
             return 0;
         }
         let factor = (age * 100 / (self.most_age / 8 * 7).max(1)) as f64;
-        let percent =
-            (self.io_capacity_max / self.io_capacity) as f64 * factor * factor.sqrt() / 7.5;
-        let by_age = (self.io_capacity as f64 * percent / 100.0) as u64;
+        let by_age = if is_young {
+            0.0
+        } else {
+            (self.io_capacity_max / self.io_capacity) as f64 * factor * factor.sqrt() / 7.5
+        };
+        let percent = by_age.max(by_dirty as f64);
+        let by_state = (self.io_capacity as f64 * percent / 100.0) as u64;
         // Pages whose first change is within three rounds' log of the oldest.
         let from = end - age;
         let ahead = self.changed.iter();
         let ahead = ahead.take_while(|&&(position, _)| position < from + 3 * log_rate);
         let by_log = (ahead.count() as u64 / 3).min(2 * self.io_capacity_max);
-        ((by_age + page_rate + by_log) / 3).min(self.io_capacity_max)
+        ((by_state + page_rate + by_log) / 3).min(self.io_capacity_max)
     }
 }

@@ -138,7 +138,7 @@ pub(super) fn logs(
         0
     };
     (
-        log(REDO, redo_volume, 0, (1, 0)),
+        log(REDO, redo_volume, 0, (1, settings.time_journal_writes)),
         log(
             BINLOG,
             binlog_volume,

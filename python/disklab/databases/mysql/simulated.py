@@ -1,0 +1,188 @@
+"""From a trial of MySQL to a job of the simulator: MariaDB's, with what MySQL does otherwise.
+
+Both have InnoDB, and the simulator has one model of it. MySQL's own are the size of a batch of the
+doublewrite buffer, syncs that write down when a file has changed, pages that are written before the
+log asks for it, a binary log by rows, and other usual values; they differ by release.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from disklab.catalog import Catalog
+from disklab.database_settings import SWITCHES, Setting
+from disklab.databases.calibration import Calibration
+from disklab.databases.mariadb import simulated as mariadb
+from disklab.databases.mariadb.sizing import MIB, plan_memory
+from disklab.databases.simulating import (
+    JOURNAL_WRITES,
+    Job,
+    ServerJobs,
+    Simulated,
+    sizes_of,
+)
+from disklab.databases.statements import Json
+from disklab.errors import Problem
+from disklab.spec import ClusterTrial
+
+
+@dataclass(frozen=True)
+class Usual:
+    """Values that a release has where nobody sets them.
+
+    **Source:** the reference manuals of 5.7, 8.0, 8.4 and 9.7, "InnoDB Startup Options and System
+    Variables"; of 9.7.4 its own `performance_schema.variables_info`.
+    """
+
+    flush_method: str = "fsync"
+    fdatasync: str = "off"
+    batch_pages: int | None = None
+    """None: `innodb_write_io_threads`."""
+    dirty_pct: int = 10
+    io_capacity: int = 200
+    log_bin: str = "on"
+
+
+USUAL = {
+    "5.7": Usual(batch_pages=120, dirty_pct=0, log_bin="off"),
+    "8.0": Usual(),
+    "8.4": Usual(flush_method="O_DIRECT", fdatasync="on", batch_pages=128, io_capacity=10_000),
+}
+"""By the first release that has them. A batch of 5.7 has 120 pages (`innodb_doublewrite_batch_size`
+in its source)."""
+
+NEWEST = "8.4"
+"""Where a file says nothing: the long-term release."""
+
+WRITE_IO_THREADS = 4
+POOL_INSTANCES, LARGE_POOL = 8, 1 << 30
+"""Parts of a pool of a GiB or more, of which each keeps its own pages free; of a smaller one: 1."""
+SCAN_DEPTH = 1024
+REDO_CAPACITY = 100 * MIB
+LOG_FILE, LOG_FILES = 48 * MIB, 2
+"""Before `innodb_redo_log_capacity`, which came with 8.0.30."""
+
+METHODS = ("fsync", "O_DIRECT")
+ONLY: mariadb.Only = {
+    **mariadb.ONLY,
+    "innodb_flush_method": (METHODS, "only these ways to the disk"),
+}
+READ = (mariadb.READ - {"wsrep_slave_threads"}) | {
+    "innodb_buffer_pool_instances",
+    "innodb_doublewrite_pages",
+    "innodb_log_files_in_group",
+    "innodb_max_dirty_pages_pct_lwm",
+    "innodb_redo_log_capacity",
+    "innodb_use_fdatasync",
+    "innodb_write_io_threads",
+}
+"""Settings that a prediction follows."""
+
+CACHED = (
+    "innodb_flush_method: fsync has Linux keep pages of the tables in its page cache, too, which "
+    "is not simulated: with a pool much smaller than memory take the rate as a lower bound"
+)
+
+
+def usual(version: str | None) -> Usual:
+    """Return the usual values of a release, such as 8.0.36; None: of the long-term one."""
+    release = _numbers(version or NEWEST)
+    return next(USUAL[first] for first in reversed(USUAL) if release >= _numbers(first))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
+    if spec.cluster.nodes > 1:
+        rule = "one MySQL server is simulated: what a replica or a group costs is not"
+        yield Problem(f"{place}: cluster.nodes", str(spec.cluster.nodes), rule, "write nodes: 1")
+        return
+    version = spec.database.version
+    if version is not None and _numbers(version) < _numbers(next(iter(USUAL))):
+        rule = f"MySQL is simulated from {next(iter(USUAL))} on"
+        yield Problem(f"{place}: database.version", version, rule, "write 5.7 or a later release")
+        return
+    yield from mariadb.unmodelled(spec, place, ONLY, mariadb.DISKS)
+
+
+def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Iterator[str]:
+    yield from mariadb.warnings(READ, spec, catalog, calibration)
+    method = spec.database.settings.get(
+        "innodb_flush_method", usual(spec.database.version).flush_method
+    )
+    if method == "fsync":
+        yield CACHED
+
+
+def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
+    """Return the job of MySQL under a load. `scale`: of memory, disks' caches and the log."""
+    job = mariadb.loaded(spec, catalog, calibration, scale)
+    pool = plan_memory(sizes_of(spec, catalog, scale)).pool
+    filesystem = spec.cluster.volumes["data"].filesystem
+    job["database"] |= _settings(
+        spec.database.settings, spec.database.version, pool, JOURNAL_WRITES[filesystem], scale
+    )
+    return job
+
+
+def _settings(
+    given: Mapping[str, Setting],
+    version: str | None,
+    pool_bytes: int,
+    journal_writes: int,
+    scale: Fraction,
+) -> Json:
+    """Return MySQL's own settings as the engine takes them.
+
+    `pool_bytes`: the pool that nobody set; `journal_writes`: of a sync that changes metadata.
+    """
+    of_release = usual(version)
+
+    def value(name: str, ordinary: int) -> int:
+        return mariadb.amount(name, given.get(name, ordinary))
+
+    def is_on(name: str, ordinary: str) -> bool:
+        return str(given.get(name, ordinary)).lower() in SWITCHES[True]
+
+    capacity = value("innodb_io_capacity", of_release.io_capacity)
+    pool = value("innodb_buffer_pool_size", pool_bytes)
+    instances = value("innodb_buffer_pool_instances", POOL_INSTANCES if pool >= LARGE_POOL else 1)
+    batch = of_release.batch_pages or value("innodb_write_io_threads", WRITE_IO_THREADS)
+    has_log = is_on("log_bin", of_release.log_bin)
+    doublewrite = str(given.get("innodb_doublewrite", "on")).lower()
+    fdatasync = is_on("innodb_use_fdatasync", of_release.fdatasync)
+    return {
+        "log_file_bytes": _redo_bytes(given, scale),
+        "doublewrite": doublewrite in (*SWITCHES[True], "detect_and_recover"),
+        "doublewrite_pages": min(value("innodb_doublewrite_pages", batch), 128),
+        "time_journal_writes": 0 if fdatasync else journal_writes,
+        "dirty_pages_pct_lwm": int(
+            float(given.get("innodb_max_dirty_pages_pct_lwm", of_release.dirty_pct))
+        ),
+        "io_capacity": capacity,
+        "io_capacity_max": value("innodb_io_capacity_max", max(2 * capacity, 2000)),
+        "lru_scan_depth": value("innodb_lru_scan_depth", SCAN_DEPTH) * max(instances, 1),
+        "writes_binlog": has_log,
+        "sync_binlog": value("sync_binlog", 1) if has_log else 0,
+        "binlog_rows": str(given.get("binlog_format", "ROW")) != "STATEMENT",
+    }
+
+
+def _redo_bytes(given: Mapping[str, Setting], scale: Fraction) -> int:
+    """Return the size of the redo log."""
+    if (capacity := given.get("innodb_redo_log_capacity")) is not None:
+        return mariadb.amount("innodb_redo_log_capacity", capacity)
+    size = given.get("innodb_log_file_size")
+    if size is None and "innodb_log_files_in_group" not in given:
+        return int(REDO_CAPACITY * scale)
+    files = int(given.get("innodb_log_files_in_group", LOG_FILES))
+    return files * mariadb.amount("innodb_log_file_size", LOG_FILE if size is None else size)
+
+
+JOBS = ServerJobs(_loaded, mariadb.own_faults, mariadb.DELAYS)
+SIMULATED = Simulated("mariadb", _unmodelled, _warnings, JOBS.described, without=("client_cpu",))

@@ -1,0 +1,97 @@
+"""From trials of MySQL to jobs, and what the simulation of them answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from disklab import spec
+from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
+from disklab.databases.mysql.simulated import usual
+from disklab.engine.process import simulate
+from disklab.errors import UserError
+from disklab.prediction.cells import Prepared, prepare
+
+CATALOG = load_catalog([])
+FILE = """\
+title: small
+cluster: {nodes: 1, vm: aws/m5.large, volumes: {data: {disks: aws/gp3(100GiB), filesystem: ext4}}}
+database: {engine: mysql, version: "8.0.20", replication_factor: 1, settings: {sync_binlog: 1}}
+workload:
+  sysbench: {script: oltp_write_only, tables: 8, rows_per_table: 500k, threads: 8}
+  stop: {duration: 30s}
+"""
+
+
+def prepared(text: str) -> Prepared:
+    (trial,) = spec.parse(text, "x.yaml").trials("predict")
+    return prepare(trial, CATALOG, calibration_for("mysql"), "x.yaml")
+
+
+def job(text: str) -> Any:
+    made = prepared(text)
+    assert made.job is not None, made.reasons
+    return made.job["mariadb"]
+
+
+def with_settings(settings: str, version: str = "8.0.20") -> str:
+    given = "{sync_binlog: 1, " + settings + "}"
+    return FILE.replace("{sync_binlog: 1}", given).replace("8.0.20", version)
+
+
+def writes_of(text: str) -> float:
+    """Return the writes to the disk of a transaction."""
+    request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
+    (answer,) = simulate([request])
+    writes: float = answer["telemetry"]["write_ios_per_operation"]
+    return writes
+
+
+def test_a_release_has_the_usual_values_of_its_manual() -> None:
+    old, long_term = job(FILE)["database"], job(FILE.replace("8.0.20", "8.4"))["database"]
+    names = ("doublewrite_pages", "time_journal_writes", "io_capacity", "dirty_pages_pct_lwm")
+    assert [old[name] for name in names] == [4, 2, 200, 10]
+    assert [long_term[name] for name in names] == [128, 0, 10_000, 10]
+    assert usual("9.7") == usual(None) == usual("8.4.3")
+    assert usual("5.7.44").log_bin == "off"
+    assert job(FILE.replace("8.0.20", "5.7"))["database"]["sync_binlog"] == 0
+
+
+def test_its_log_is_as_large_as_its_settings_say() -> None:
+    sizes = {
+        "innodb_redo_log_capacity: 8G": 8 << 30,
+        "innodb_log_file_size: 1G": 2 << 30,
+        "innodb_log_file_size: 1G, innodb_log_files_in_group: 4": 4 << 30,
+        "innodb_io_capacity: 200": 100 << 20,
+    }
+    made = {text: job(with_settings(text, "8.0.36"))["database"] for text in sizes}
+    assert {text: each["log_file_bytes"] for text, each in made.items()} == sizes
+
+
+def test_small_batches_and_syncs_of_times_are_more_writes() -> None:
+    pool = "innodb_buffer_pool_size: 128M"
+    small = writes_of(with_settings(pool))
+    large = writes_of(with_settings(f"{pool}, innodb_doublewrite_pages: 128"))
+    alone = f"{pool}, innodb_doublewrite_pages: 128, innodb_use_fdatasync: true"
+    without_times = writes_of(with_settings(alone, "8.0.30"))
+    assert small > 1.1 * large
+    assert large > 1.15 * without_times
+
+
+def test_what_is_not_simulated_is_refused_with_a_way_out() -> None:
+    replicated = FILE.replace("nodes: 1, vm", "nodes: 2, vm").replace("factor: 1", "factor: 2")
+    (reason,) = prepared(replicated).reasons
+    assert "one MySQL server is simulated" in reason.rule
+    (reason,) = prepared(FILE.replace("8.0.20", "5.6")).reasons
+    assert reason.way_out == "write 5.7 or a later release"
+    (reason,) = prepared(with_settings("innodb_flush_method: nosync")).reasons
+    assert "fsync or O_DIRECT" in reason.way_out
+    with pytest.raises(UserError, match=r"the newest MySQL that disklab knows is 9\.7"):
+        prepared(FILE.replace("8.0.20", "10.0"))
+
+
+def test_a_pool_beside_the_page_cache_is_said() -> None:
+    assert any("page cache" in each for each in prepared(FILE).warnings)
+    direct = prepared(with_settings("innodb_flush_method: O_DIRECT"))
+    assert not any("page cache" in each for each in direct.warnings)
