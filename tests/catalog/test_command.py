@@ -42,7 +42,7 @@ def test_a_part_of_a_name_lists() -> None:
     assert [vm["name"] for vm in found["vm_sizes"]] == ["azure/Standard_DS14_v2"]
     everything = parsed()
     assert len(everything["vm_sizes"]) == 808
-    assert len(everything["disks"]) == 53
+    assert len(everything["disks"]) == 52
     assert "azure/Standard_D8s_v3" in run("D8s").stdout
 
 
