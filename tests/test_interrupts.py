@@ -48,6 +48,27 @@ def test_the_first_ends_what_runs_and_no_other_disturbs_its_end(number: signal.S
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.parametrize("number", ALL)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_one_that_python_ignores_is_raised_again(number: signal.Signals) -> None:
+    class Ignoring:
+        def __del__(self) -> None:
+            # As in a hook around a fork: what is raised here goes no further.
+            signal.raise_signal(number)
+
+    steps = []
+    with pytest.raises(KeyboardInterrupt), ended_once():  # noqa: PT012
+        try:
+            Ignoring()
+            steps.append("ignored")
+            time.sleep(20)
+            steps.append("went on")
+        finally:
+            signal.raise_signal(number)
+            steps.append("taken back")
+    assert steps == ["ignored", "taken back"]
+
+
 def test_one_inside_another_ends_with_the_outer_one() -> None:
     with pytest.raises(KeyboardInterrupt), ended_once():  # noqa: PT012
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,9 @@ from types import FrameType
 from typing import Any
 
 _Handler = Callable[[int, FrameType | None], None]
+
+AGAIN_S = 0.05
+"""When a Ctrl-C is raised again that Python has ignored. **Reason:** what it did then is over."""
 
 NULL_DEVICE = 1
 """The major number of /dev/null, which is no terminal."""
@@ -33,6 +37,8 @@ class _State:
     """Whether `held_back` or `uninterrupted` is."""
     came = 0
     """How many have come since the outermost of these began."""
+    last: int = signal.SIGINT
+    """Which one came last."""
 
 
 def end_as_ctrl_c() -> None:
@@ -57,12 +63,42 @@ def ended_once() -> Iterator[None]:
             raise KeyboardInterrupt
 
     _State.came = 0
-    with _handled(first):
+    with _handled(first), _raised_again():
         _State.is_once = True
         try:
             yield
         finally:
             _State.is_once = False
+
+
+@contextmanager
+def _raised_again() -> Iterator[None]:
+    """Raise KeyboardInterrupt again where Python ignored it, as in its hooks around a fork."""
+    ordinary = sys.unraisablehook
+    waiting: list[threading.Timer] = []
+
+    def again() -> None:
+        waiting.clear()
+        signal.pthread_kill(threading.main_thread().ident or 0, _State.last)
+
+    def ignored(what: sys.UnraisableHookArgs) -> None:
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            ordinary(what)
+            return
+        _State.came = 0
+        waiting.append(threading.Timer(AGAIN_S, again))
+        waiting[-1].daemon = True
+        waiting[-1].start()
+
+    sys.unraisablehook = ignored
+    try:
+        yield
+        if waiting:
+            raise KeyboardInterrupt
+    finally:
+        sys.unraisablehook = ordinary
+        for timer in waiting:
+            timer.cancel()
 
 
 @contextmanager
@@ -130,6 +166,7 @@ def _note(number: int) -> int:
     """Count a signal; returns the how many-th it is."""
     if number == signal.SIGHUP:
         _leave_terminal()
+    _State.last = number
     _State.came += 1
     return _State.came
 
