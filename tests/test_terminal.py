@@ -81,9 +81,19 @@ def test_tables_are_as_wide_as_columns_says_and_wide_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert output.console().width == output.PIPE_WIDTH
+    assert output.console().width == terminal.PIPE_WIDTH
     monkeypatch.setenv("COLUMNS", "72")
     assert output.console().width == 72
+
+
+def test_no_name_is_broken_for_a_program_that_reads_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    line = f"next: disklab predict /{'a' * 60}/mine.yaml"
+    output.console().print(line)
+    output.console().print(Text(line))
+    assert capsys.readouterr().out == f"{line}\n{line}\n"
 
 
 def test_json_lines_are_harmless_and_say_the_same() -> None:

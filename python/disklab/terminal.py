@@ -13,8 +13,12 @@ from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from disklab.reading import UNSAFE
+
+PIPE_WIDTH = 160
+"""Columns where no terminal says how many. **Reason:** no table of ours is wider."""
 
 SHOWN = "\N{REPLACEMENT CHARACTER}"
 
@@ -30,9 +34,9 @@ def json_line(content: Any) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", told) + "\n"
 
 
-def width_of(stream: TextIO, plain_width: int) -> int | None:
+def width_of(stream: TextIO) -> int | None:
     """Return how many columns there are; None: as COLUMNS says, or as the terminal is wide."""
-    return None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else plain_width
+    return None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else PIPE_WIDTH
 
 
 class SafeConsole(Console):
@@ -43,6 +47,17 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; text for a pipe or a file is not broken where COLUMNS would have a table end."""
+        if self.is_terminal or not all(isinstance(each, str | Text) for each in objects):
+            super().print(*objects, **options)
+            return
+        width, self.width = self.width, max(self.width, PIPE_WIDTH)
+        try:
+            super().print(*objects, **options)
+        finally:
+            self.width = width
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -274,7 +274,7 @@ def test_the_study_of_local_disks_has_its_own_settings() -> None:
         (
             "engine: cassandra",
             "engine: etcd",
-            "the simulator models Cassandra, MariaDB, PostgreSQL and",
+            "the simulator models Cassandra, MariaDB, MySQL, PostgreSQL and",
         ),
         ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
         (

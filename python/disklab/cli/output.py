@@ -64,18 +64,15 @@ Json = Annotated[
     typer.Option("--json", help="Print one JSON object on standard output.", show_default=False),
 ]
 
-# Wide enough for the tables when the output is a pipe and has no width of its own.
-PIPE_WIDTH = 160
-
 
 def console() -> Console:
     """Return the console of standard output: plain, and wide when it has no width of its own."""
-    return SafeConsole(width=width_of(sys.stdout, PIPE_WIDTH))
+    return SafeConsole(width=width_of(sys.stdout))
 
 
 def notes() -> Console:
     """Return the console of standard error, for progress, warnings and errors."""
-    return SafeConsole(stderr=True, width=width_of(sys.stderr, PIPE_WIDTH), soft_wrap=True)
+    return SafeConsole(stderr=True, width=width_of(sys.stderr), soft_wrap=True)
 
 
 def print_json(content: dict[str, Any]) -> None:
