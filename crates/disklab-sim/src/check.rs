@@ -621,7 +621,7 @@ fn check_file(rules: &mut Rules, job: &FileJob) {
 }
 
 /// Every mechanism, for the documentation of ablations.
-pub const MECHANISMS: [Mechanism; 25] = [
+pub const MECHANISMS: [Mechanism; 26] = [
     Mechanism::UnevenOwnership,
     Mechanism::ReadAround,
     Mechanism::IndexPages,
@@ -646,5 +646,6 @@ pub const MECHANISMS: [Mechanism; 25] = [
     Mechanism::FullPageImages,
     Mechanism::OwnReadAhead,
     Mechanism::FillOrder,
+    Mechanism::IndexSplits,
     Mechanism::FilledTables,
 ];

@@ -242,6 +242,8 @@ pub enum Mechanism {
     MidpointInsertion,
     /// InnoDB writes pages only when room is needed, in its pool or in its redo log.
     AdaptiveFlushing,
+    /// Leaves of an index that was built full do not split in MariaDB.
+    IndexSplits,
     /// Other nodes of a Galera cluster apply changes at once, and hold no commit up.
     FlowControl,
     /// MariaDB syncs its binary log with each group of commits.

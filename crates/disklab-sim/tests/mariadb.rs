@@ -94,6 +94,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         sizes: None,
         fill_sessions: 0,
         ends: 0,
+        built_full: false,
     };
     let mariadb = MariadbJob {
         cluster: Cluster {

@@ -2,7 +2,7 @@
 
 use super::postgresql::check_clients;
 use super::{Rules, check_stop, check_timetable, check_under_way, check_volume};
-use crate::database::mariadb::{PAGE_BYTES, trees};
+use crate::database::mariadb::{Laying, PAGE_BYTES, trees};
 use crate::job::faults::What;
 use crate::job::{MariadbJob, Replication};
 
@@ -137,7 +137,7 @@ fn check_tables(rules: &mut Rules, job: &MariadbJob) {
             "use shorter rows",
         );
     }
-    let (_, pages) = trees(&job.tables, false);
+    let (_, _, pages) = trees(&job.tables, Laying::default());
     let volumes = &job.cluster.host.volumes;
     let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
     let size = volume.map_or(0, |volume| volume.size_bytes);

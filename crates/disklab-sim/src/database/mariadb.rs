@@ -11,7 +11,7 @@
 //! A server that is killed comes back by its redo log ([`recovery`]); commits wait for another one that has ended ([`peers`]).
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
-//! **Divergence:** no lock on a row is waited for, pages do not split, purge does no work, nothing is read ahead; an insert goes to a
+//! **Divergence:** no lock on a row is waited for, leaves of rows do not split ([`splits`]: those of a new index do), purge does no other work, nothing is read ahead; an insert goes to a
 //! page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
 //! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28).
 //! Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of point selects and read-only transactions 3 % too few; reads of a write-only
@@ -32,6 +32,7 @@ mod pool;
 mod recovery;
 mod rows;
 mod server;
+mod splits;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -44,14 +45,15 @@ use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::log::Log;
-use crate::database::mariadb::plan::{Access, Plan, UNDO_PAGES};
-pub use crate::database::mariadb::plan::{PAGE_BYTES, trees};
+use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
+pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
 use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
+use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
 use crate::engine::Slab;
-use crate::job::{MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
+use crate::job::{AccessKind, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
 use crate::model::{Course, Model, Setting};
 use crate::network::Link;
 use crate::permutation::Permutation;
@@ -110,6 +112,8 @@ pub struct Mariadb {
     course: Course<Event>,
     rules: Rules,
     plan: Plan,
+    /// By tree: leaves that split.
+    indexes: Vec<Option<Index>>,
     clients: Clients,
     cores: Servers,
     link: Link,
@@ -146,7 +150,11 @@ impl Model for Mariadb {
     fn new(job: &MariadbJob, setting: &Setting) -> Result<Mariadb, Refusal> {
         let Setting { scale, seed, .. } = *setting;
         let has_not = |mechanism| setting.has_not(mechanism);
-        let (plan, script) = Plan::new(job, has_not(Mechanism::FillOrder));
+        let laying = Laying {
+            in_order: has_not(Mechanism::FillOrder),
+            never_splits: has_not(Mechanism::IndexSplits),
+        };
+        let (plan, script) = Plan::new(job, laying);
         let storage = storage(job, &plan, setting)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
@@ -197,6 +205,7 @@ impl Model for Mariadb {
                 .drawn_from(work.key_stream.as_ref()),
             broken: Broken::new(job, pages, seed),
             life: 0,
+            indexes: plan.trees.iter().map(Tree::index).collect(),
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
             plan,
             rows: Stream::new(seed, "rows"),
@@ -365,7 +374,7 @@ impl Mariadb {
                 break;
             }
             let access = self.plan.accesses[session.access as usize];
-            let leaf = self.plan.trees[access.tree as usize].leaf_of(session.number);
+            let leaf = self.leaf_of(access.tree, session.number);
             if access.changes() {
                 self.change(number, leaf, &access);
             }
@@ -457,6 +466,7 @@ impl Mariadb {
         if self.applier.is_some() {
             self.sessions[number as usize].changed.push(leaf);
         }
+        self.change_index(number, access);
         self.redo.end += self.rules.parameters.redo_row_bytes + access.redo_bytes;
         if begins {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
@@ -471,6 +481,58 @@ impl Mariadb {
                 }
             }
         }
+    }
+
+    /// The leaf of a row.
+    fn leaf_of(&self, tree: u32, row: u64) -> u32 {
+        match &self.indexes[tree as usize] {
+            Some(index) => index.page_of(row),
+            None => self.plan.trees[tree as usize].leaf_of(row),
+        }
+    }
+
+    /// Changes an entry of an index whose leaves split: an update adds one beside that which is gone.
+    fn change_index(&mut self, number: u32, access: &Access) {
+        let row = self.sessions[number as usize].number;
+        let Some(index) = &mut self.indexes[access.tree as usize] else {
+            return;
+        };
+        if access.kind != AccessKind::Delete {
+            let change = index.insert(row);
+            self.rewrite(change);
+        }
+        let mut is_purging = false;
+        while let Some(index) = &mut self.indexes[access.tree as usize] {
+            if !is_purging && access.kind != AccessKind::Insert {
+                index.mark(row);
+            }
+            let Some(gone) = index.purged(is_purging) else {
+                return;
+            };
+            is_purging = true;
+            let change = index.remove(gone);
+            self.rewrite(change);
+        }
+    }
+
+    /// Leaves have changed, and some were written anew.
+    fn rewrite(&mut self, change: Change) {
+        let now = self.course.queue.now();
+        let pages = change.pages.into_iter().chain(change.neighbours).flatten();
+        for page in pages {
+            let is_here = self.pool.holds(page) || self.reading.contains_key(&page);
+            if is_here || self.pool.free() <= self.reading.len() as u32 {
+                continue;
+            }
+            if change.made != Some(page) {
+                self.read_beside(now, page);
+            }
+            self.pool.take(now, page);
+        }
+        for page in change.pages.into_iter().flatten() {
+            self.mark(page);
+        }
+        self.redo.end += u64::from(change.rewrites) * REWRITE_REDO_BYTES;
     }
 
     fn mark(&mut self, page: u32) {

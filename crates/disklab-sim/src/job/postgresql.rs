@@ -82,6 +82,9 @@ pub struct Relation {
     /// Places at which rows are added behind those that are there, in MariaDB: a district of TPC-C has one; zero: the end.
     #[serde(default)]
     pub ends: u32,
+    /// Whether it is an index that was built over rows that were there, in MariaDB: its leaves are full, and split.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub built_full: bool,
 }
 
 /// One of the sizes that rows of a table have.

@@ -298,6 +298,7 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
             sizes: None,
             fill_sessions: 0,
             ends: 0,
+            built_full: false,
             name: "rows".to_owned(),
             rows: 70_000,
             row_bytes: 1_052,

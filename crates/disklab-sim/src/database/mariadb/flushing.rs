@@ -51,6 +51,8 @@ const DATA_SYNC: u8 = 2;
 pub(super) const RECOVERY: u8 = 3;
 /// And of a write of the file system's journal before one of these syncs.
 const JOURNAL: u8 = 4;
+/// And of a page that purge reads.
+const BESIDE: u8 = 5;
 
 /// Pages that are written together.
 #[derive(Clone, Debug, Default)]
@@ -358,6 +360,12 @@ impl Mariadb {
         let io = self.ios.add(PendingIo::new(self.life, purpose));
         let volume = self.storage.data_volume();
         self.storage.submit(now, volume, op, at, bytes as u32, io);
+    }
+
+    /// Reads a page for purge, which nobody waits for.
+    pub(super) fn read_beside(&mut self, now: u64, page: u32) {
+        let at = u64::from(page) * PAGE_BYTES;
+        self.submit(now, Op::Read, at, PAGE_BYTES, Purpose::Stream(BESIDE));
     }
 
     /// Syncs; before that the file system's journal, if it is written: the transaction under way is closed already, and all syncs

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::database::mariadb::leaves::Leaves;
+use crate::database::mariadb::splits::{Index, room_of};
 use crate::database::transactions::Script;
 use crate::job::{AccessKind, MariadbJob, Relation, RowDraw, Statement};
 
@@ -32,10 +33,18 @@ pub struct Tree {
     /// Where several sessions have filled it; none: its leaves are full.
     leaves: Option<Arc<Leaves>>,
     first: u64,
+    /// Of an index whose full leaves split: bytes of an entry, and pages for new leaves.
+    splits: Option<(u64, Range<u64>)>,
 }
 
 impl Tree {
-    /// The leaf of a row.
+    /// Its leaves, if they split.
+    pub fn index(&self) -> Option<Index> {
+        let (entry_bytes, spare) = self.splits.clone()?;
+        Some(Index::new(self.rows, entry_bytes, self.first, spare))
+    }
+
+    /// The leaf of a row, as long as none has split.
     #[inline]
     pub fn leaf_of(&self, row: u64) -> u32 {
         let leaf = match &self.leaves {
@@ -91,22 +100,42 @@ pub struct Plan {
     pub accesses: Vec<Access>,
     /// Whether anything is written.
     pub writes: bool,
-    /// Pages of all trees; those of undo lie behind them.
+    /// Pages of all trees at the start, and with those that leaves may split into; those of undo lie behind them.
+    pub filled_pages: u64,
     pub pages: u64,
 }
 
-/// Where trees lie one after the other, and how many pages they take; `in_order`: as if one session had filled each.
-pub fn trees(tables: &[Relation], in_order: bool) -> (Vec<Tree>, u64) {
+/// How trees come to lie as they do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Laying {
+    /// As if one session had filled each.
+    pub in_order: bool,
+    /// Without splits of full leaves.
+    pub never_splits: bool,
+}
+
+/// Where trees lie one after the other, how many pages they take, and how many with those that leaves may split into.
+pub fn trees(tables: &[Relation], laying: Laying) -> (Vec<Tree>, u64, u64) {
     let mut pages = 0;
-    let trees = tables.iter().map(|table| {
+    let mut trees: Vec<Tree> = Vec::new();
+    for table in tables {
         let rows = table.rows.max(1);
-        let bytes = match table.row_bytes {
+        let bytes = u64::from(match table.row_bytes {
             0 => table.entry_bytes,
             bytes => bytes,
+        });
+        let splits = table.built_full && !laying.never_splits;
+        let per_leaf = if splits {
+            room_of(bytes)
+        } else {
+            (LEAF_BYTES / bytes.max(1)).max(1)
         };
-        let per_leaf = (LEAF_BYTES / u64::from(bytes.max(1))).max(1);
-        let sessions = if in_order { 1 } else { table.fill_sessions };
-        let leaves = (sessions > 1).then(|| Arc::new(Leaves::new(rows, bytes.into(), sessions)));
+        let sessions = if laying.in_order {
+            1
+        } else {
+            table.fill_sessions
+        };
+        let leaves = (sessions > 1).then(|| Arc::new(Leaves::new(rows, bytes, sessions)));
         let tree = Tree {
             rows,
             secondary: table.row_bytes == 0,
@@ -114,25 +143,33 @@ pub fn trees(tables: &[Relation], in_order: bool) -> (Vec<Tree>, u64) {
             per_leaf,
             leaves,
             first: pages,
+            splits: splits.then_some((bytes, 0..0)),
         };
         pages = u64::from(tree.leaf_of(rows - 1)) + 1;
-        tree
-    });
-    (trees.collect(), pages)
+        trees.push(tree);
+    }
+    let filled = pages;
+    for tree in &mut trees {
+        if let Some((_, spare)) = &mut tree.splits {
+            // Each leaf may become two.
+            *spare = pages..pages + tree.rows.div_ceil(tree.per_leaf);
+            pages = spare.end;
+        }
+    }
+    (trees, filled, pages)
 }
 
 impl Plan {
     /// The plan of a checked job, and what its clients send.
-    ///
-    /// With `in_order` all tables were filled in the order of their keys.
-    pub fn new(job: &MariadbJob, in_order: bool) -> (Plan, Script) {
-        let (trees, pages) = trees(&job.tables, in_order);
+    pub fn new(job: &MariadbJob, laying: Laying) -> (Plan, Script) {
+        let (trees, filled_pages, pages) = trees(&job.tables, laying);
         let numbers = job.tables.iter().map(|table| table.name.as_str()).zip(0..);
         let numbers: BTreeMap<&str, u32> = numbers.collect();
         let mut plan = Plan {
             trees,
             accesses: Vec::new(),
             writes: false,
+            filled_pages,
             pages,
         };
         let script = Script::new(&job.workload.transactions, |statement| {

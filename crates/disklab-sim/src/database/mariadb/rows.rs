@@ -19,9 +19,8 @@ impl Mariadb {
         }
         let access = self.plan.accesses[session.access as usize];
         let row = self.draw(number, &access);
-        let tree = &self.plan.trees[access.tree as usize];
-        let leaf = tree.leaf_of(row);
-        let is_secondary = tree.secondary;
+        let leaf = self.leaf_of(access.tree, row);
+        let is_secondary = self.plan.trees[access.tree as usize].secondary;
         let session = &mut self.sessions[number as usize];
         session.number = row;
         if !is_secondary && access.draw != RowDraw::Recent {

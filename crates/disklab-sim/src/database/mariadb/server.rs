@@ -28,7 +28,7 @@ pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> P
     };
     let mut pool = Pool::new(pages, settings.buffer_pool_bytes / PAGE_BYTES, old);
     if job.before.page_cache != CacheState::Cold && !job.before.empty {
-        warm(&mut pool, plan.pages, settings.lru_scan_depth);
+        warm(&mut pool, plan.filled_pages, settings.lru_scan_depth);
     }
     pool
 }
@@ -91,7 +91,7 @@ fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<
     let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
     let mut storage = Storage::new(node, host, &cluster.data_volume, layout, rules)?;
     if !job.before.empty && job.before.host_cache != CacheState::Cold {
-        storage.warm_host_cache_up_to(plan.pages * cache_pages, cache_bytes);
+        storage.warm_host_cache_up_to(plan.filled_pages * cache_pages, cache_bytes);
     }
     Ok(storage)
 }
