@@ -7,6 +7,7 @@ a date. Units are the last part of a name; `mb_bytes` says how many bytes the ve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -393,6 +394,22 @@ class PriceFormula(Facts):
 
 PriceTerms = Literal["pay-as-you-go", "reserved-1y", "reserved-3y", "spot"]
 """How something is bought: by the hour, bound for one or three years, or taken away on demand."""
+
+
+@dataclass(frozen=True)
+class ListedPrice:
+    """One price of a vendor's list: of a VM by the hour, of a disk or a part of it by the month.
+
+    `per_gib` is for each GiB, `per_iops` for each I/O a second, `per_mb_per_s` for each MB/s.
+    """
+
+    part: Literal["vm", "disk", "per_gib", "per_iops", "per_mb_per_s"]
+    name: str
+    """Without its vendor."""
+    amount: Decimal
+    region: str
+    currency: str
+    terms: PriceTerms = "pay-as-you-go"
 
 
 class PriceList(Facts):

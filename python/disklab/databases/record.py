@@ -47,6 +47,17 @@ Look = Callable[[ServerHost, str | None], Needed | Problem]
 """Looks at a host for a version, and changes nothing. Raises MachineError."""
 
 
+def predicted_alone(title: str, instead: str, why: str) -> Provider:
+    """Return what refuses to start a database that is predicted; `instead`: what is rehearsed."""
+
+    def refuse(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:  # noqa: ARG001 - there is none on any node
+        rule = f"disklab predicts {title} and starts none{why}"
+        way_out = f"use `disklab predict`, or rehearse on {instead}"
+        raise UserError(Problem("database.engine", request.engine, rule, way_out))
+
+    return refuse
+
+
 def built_nowhere(host: ServerHost, version: str | None) -> Problem:  # noqa: ARG001 - see `Look`
     """Return that disklab does not build it on hosts of the user's."""
     rule = "disklab does not build this database on hosts"

@@ -13,10 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from disklab.catalog.facts import PriceTerms
+from disklab.catalog.facts import ListedPrice, PriceTerms
 from disklab.catalog.load import Catalog
 from disklab.catalog.price_lists import aws, azure
-from disklab.catalog.price_lists.row import Row
 from disklab.errors import Problem, UserError
 
 PARTS = {"per_gib": "a GiB", "per_iops": "IOPS", "per_mb_per_s": "MB/s"}
@@ -105,7 +104,7 @@ def document(imported: Iterable[tuple[Path, Imported]]) -> dict[str, Any]:
     return {"sources": sources, "prices": prices}
 
 
-def _keep(found: Imported, row: Row, name: str) -> None:
+def _keep(found: Imported, row: ListedPrice, name: str) -> None:
     key: Key = (row.region, row.currency, row.terms, "hour" if row.part == "vm" else "month")
     into = found.lists.setdefault(key, {}).setdefault("vms" if row.part == "vm" else "disks", {})
     before = into.get(name)
@@ -139,7 +138,7 @@ def _keep_formula(
     found.lists.setdefault(key, {}).setdefault("formulas", {})[name] = formula
 
 
-def _nobody(path: Path) -> tuple[str, str, Iterable[Row], str | None]:
+def _nobody(path: Path) -> tuple[str, str, Iterable[ListedPrice], str | None]:
     rule = "is neither Azure's list of retail prices nor an offer file of AWS's EC2"
     way_out = "docs/prices.md says where to get them"
     raise UserError(Problem("FILE", str(path), rule, way_out))

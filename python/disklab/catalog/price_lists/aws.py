@@ -16,8 +16,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from disklab import reading
-from disklab.catalog.facts import PriceTerms
-from disklab.catalog.price_lists.row import Row
+from disklab.catalog.facts import ListedPrice, PriceTerms
 from disklab.errors import Problem, UserError
 
 Part = Literal["per_gib", "per_iops", "per_mb_per_s"]
@@ -31,7 +30,7 @@ HEAD_LINES = 5
 """Lines before the CSV's table: format, disclaimer, publication date, version, offer."""
 
 
-def rows(path: Path) -> tuple[str, str, Iterable[Row], str | None] | None:
+def rows(path: Path) -> tuple[str, str, Iterable[ListedPrice], str | None] | None:
     """Return vendor, date, prices and no next page of a file; None: it is not of this kind.
 
     Raises UserError for a damaged one.
@@ -97,7 +96,7 @@ def _joined(products: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[A
                         }
 
 
-def _rows(one: Attributes) -> Iterator[Row]:
+def _rows(one: Attributes) -> Iterator[ListedPrice]:
     """Yield what a price is in the catalogue's terms; none where it is something else's."""
     try:
         amount = Decimal(one.get("priceperunit", ""))
@@ -111,12 +110,12 @@ def _rows(one: Attributes) -> Iterator[Row]:
     if one.get("productfamily", "").startswith("Compute Instance"):
         terms = _machine_terms(one)
         if terms is not None and amount > 0:
-            yield Row("vm", one.get("instancetype", ""), amount, region, currency, terms)
+            yield ListedPrice("vm", one.get("instancetype", ""), amount, region, currency, terms)
         return
     part = _volume_part(one)
     name = one.get("volumeapiname", "")
     if part is not None and one.get("termtype") == "OnDemand" and name in VOLUMES:
-        yield Row(part[0], name, amount / part[1], region, currency)
+        yield ListedPrice(part[0], name, amount / part[1], region, currency)
 
 
 def _machine_terms(one: Attributes) -> PriceTerms | None:

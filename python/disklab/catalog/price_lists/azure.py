@@ -16,8 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from disklab import reading
-from disklab.catalog.facts import PriceTerms
-from disklab.catalog.price_lists.row import Row
+from disklab.catalog.facts import ListedPrice, PriceTerms
 from disklab.errors import Problem, UserError
 
 HOURS_PER_MONTH = 730
@@ -65,7 +64,7 @@ class Page(BaseModel):
     next_page: str | None = Field(None, alias="NextPageLink")
 
 
-def rows(path: Path) -> tuple[str, str, Iterable[Row], str | None] | None:
+def rows(path: Path) -> tuple[str, str, Iterable[ListedPrice], str | None] | None:
     """Return vendor, date, prices and next page of a file; None: it is not of this kind.
 
     The list tells no date of its own: that of the file holds. Raises UserError for a damaged one.
@@ -91,7 +90,7 @@ def rows(path: Path) -> tuple[str, str, Iterable[Row], str | None] | None:
     return "azure", date, _rows(items), following
 
 
-def _rows(items: Iterable[Item]) -> Iterator[Row]:
+def _rows(items: Iterable[Item]) -> Iterator[ListedPrice]:
     for one in items:
         if one.kind == "DevTestConsumption" or one.least > 0:
             continue
@@ -100,7 +99,7 @@ def _rows(items: Iterable[Item]) -> Iterator[Row]:
             yield row
 
 
-def _machine(one: Item) -> Row | None:
+def _machine(one: Item) -> ListedPrice | None:
     """Return the price of a VM with Linux: that of its hardware alone."""
     if not one.vm or one.product.endswith(("Windows", "CloudServices")):
         return None
@@ -108,18 +107,18 @@ def _machine(one: Item) -> Row | None:
         if one.term not in YEARS:
             return None
         terms, years = YEARS[one.term]
-        return Row(
+        return ListedPrice(
             "vm", one.vm, one.amount / (years * HOURS_PER_YEAR), one.region, one.currency, terms
         )
     if one.sku.endswith("Low Priority") or one.unit != "1 Hour":
         return None
     spot = one.sku.endswith("Spot")
-    return Row(
+    return ListedPrice(
         "vm", one.vm, one.amount, one.region, one.currency, "spot" if spot else "pay-as-you-go"
     )
 
 
-def _disk(one: Item) -> Row | None:
+def _disk(one: Item) -> ListedPrice | None:
     if one.kind == "Reservation":
         return _reserved_disk(one)
     if one.product in BY_SIZE:
@@ -127,16 +126,16 @@ def _disk(one: Item) -> Row | None:
         part = PARTS.get(one.meter.removeprefix(prefix)) if one.meter.startswith(prefix) else None
         if part is None:
             return None
-        return Row(part, name, one.amount * HOURS_PER_MONTH, one.region, one.currency)
+        return ListedPrice(part, name, one.amount * HOURS_PER_MONTH, one.region, one.currency)
     found = TIER.fullmatch(one.meter)
     if found is None or not one.product.endswith("Managed Disks") or one.unit != "1/Month":
         return None
-    return Row("disk", found[1], one.amount, one.region, one.currency)
+    return ListedPrice("disk", found[1], one.amount, one.region, one.currency)
 
 
-def _reserved_disk(one: Item) -> Row | None:
+def _reserved_disk(one: Item) -> ListedPrice | None:
     found = TIER.fullmatch(one.meter)
     if found is None or one.term not in YEARS or not one.product.endswith("Managed Disks"):
         return None
     terms, years = YEARS[one.term]
-    return Row("disk", found[1], one.amount / (12 * years), one.region, one.currency, terms)
+    return ListedPrice("disk", found[1], one.amount / (12 * years), one.region, one.currency, terms)

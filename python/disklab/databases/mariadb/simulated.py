@@ -422,7 +422,7 @@ def _in_place(transaction: Json) -> Json:
     kinds = {"delete": "delete", "update": "update"}
 
     def changed(each: Json) -> Json:
-        kind = kinds.get(each.get("reported_as"), "insert")
+        kind = kinds.get(str(each.get("reported_as")), "insert")
         accesses = [
             {**item, "kind": kind} if item["table"] == INDEX else item for item in each["accesses"]
         ]
