@@ -18,6 +18,7 @@ from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of, s
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
+from disklab.errors import UserError
 from disklab.results import TrialResult
 from disklab.results.required import Kept, Outcome, Point
 
@@ -193,6 +194,14 @@ def test_an_overloaded_option_is_sketched_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(simulator, "quick", quick)
     assert simulator.sifted([weak, able], "quick").keys() == {weak.name, able.name}
     assert simulated == [(weak.name, "sketch"), (able.name, "sketch"), (able.name, "quick")]
+
+
+def test_an_engine_that_takes_no_option_says_why() -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    simulator = Simulator(question(), load_catalog(), calibration, ablate=("of another version",))
+    with pytest.raises(UserError, match="of another version"):
+        simulator.quick(candidates()[:2])
 
 
 def offered(ops_per_s: float) -> TrialResult:

@@ -25,6 +25,7 @@ from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration
 from disklab.engine.process import Memory, Workers, simulate_once
+from disklab.errors import Problem, UserError
 from disklab.prediction.cells import prepare
 from disklab.prediction.outcome import result_of
 from disklab.prediction.run import ablations, requires_storage
@@ -306,9 +307,14 @@ class Simulator:
         return alone | self._simulated(left), tails
 
     def _simulated(self, jobs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Return the answer of each job by its cell; each is simulated once."""
+        """Return the answer of each job by its cell; each is simulated once.
+
+        Raises UserError where the engine takes none of several, as one of another version does.
+        """
         before = len(self.memory)
-        answers = simulate_once(jobs, self.memory, workers=self.workers)
+        answers = list(simulate_once(jobs, self.memory, workers=self.workers))
+        if len(jobs) > 1 and all(answer["event"] == "refused" for answer in answers):
+            raise UserError(*(Problem(**reason) for reason in answers[0]["reasons"]))
         cells = {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
         self.cells += len(self.memory) - before
         return cells
