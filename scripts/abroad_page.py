@@ -245,8 +245,8 @@ Looked at on 2026-11-28; none of it was fitted. I/Os of the servers are those th
   (fsync, batches of four pages; [how](predict-mariadb.md#mysql)) was counted on a server of ours
   and is simulated since, and so is what sysbench's new tables do: the leaves of their index are
   full, split and merge, which writes four times the redo log. Both were found and counted on our
-  own servers. What is now too slow are cells with few I/Os a second, 480 s after a new start: the
-  published ones had run for longer, and their leaves had room.
+  own servers. What is now too slow are cells without credits, 480 s after a new start: the
+  published ones had run until their credits ended, and some of their leaves had room.
 - **PostgreSQL with sysbench** was first predicted 31, 53, 11 and 25 % too slow: each of the 400
   rows that a transaction's ranges have cost what finding a row does. Now the further rows of a
   range cost what they do in a scan, which our own server had shown before (2026-11-25).

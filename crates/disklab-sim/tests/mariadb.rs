@@ -96,7 +96,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         ends: 0,
         built_full: false,
     };
-    let mariadb = MariadbJob {
+    let job = MariadbJob {
         cluster: Cluster {
             host: fast(),
             cores: 2,
@@ -147,10 +147,8 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         },
         faults: None,
     };
-    Job {
-        kind: Kind::Mariadb(mariadb),
-        ..template
-    }
+    template.kind = Kind::Mariadb(job);
+    template
 }
 
 fn settings(job: &mut Job) -> &mut MariadbJob {

@@ -124,7 +124,7 @@ impl Index {
                     entries: leaf.entries - leaf.entries / 2 + u32::from(row >= middle),
                     holes: 0,
                 };
-                leaf.entries = leaf.entries / 2;
+                leaf.entries /= 2;
                 self.leaves.insert(middle, upper);
                 (change.pages[1], change.made) = (Some(page), Some(page));
                 leaf.entries += u32::from(row < middle);
