@@ -47,10 +47,13 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+        self._is_told = options.get("width") is not None
+        """Whether who made it said how wide it is."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; text for a pipe or a file is not broken where COLUMNS would have a table end."""
-        if self.is_terminal or not all(isinstance(each, str | Text) for each in objects):
+        is_text = all(isinstance(each, str | Text) for each in objects)
+        if self.is_terminal or self._is_told or not is_text:
             super().print(*objects, **options)
             return
         width, self.width = self.width, max(self.width, PIPE_WIDTH)
