@@ -167,12 +167,14 @@ class _Teller:
         self._emit = emit
         self._path, self._show = subject.region.path, subject.known.show
         self._slow = slow
+        self._of_subject = f"{subject.name}: "
         self._watch: DeviceWatch | None = None
 
     def __call__(self, event: Event) -> None:
         match event:
-            case PhaseStarted(phase=phase):
-                self._emit(event)
+            case PhaseStarted(phase=phase, detail=detail):
+                # A trial has one disk, and its event is named after the trial already.
+                self._emit(PhaseStarted(phase, detail.removeprefix(self._of_subject)))
                 # The disk's time is slow only while it is measured.
                 slow = 1 if phase == "fill" else self._slow
                 self._watch = DeviceWatch.of(self._emit, phase, self._path, self._show, slow)
