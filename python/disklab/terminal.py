@@ -47,13 +47,13 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
-        self._is_told = options.get("width") is not None
-        """Whether who made it said how wide it is."""
+        self._has_own_width = options.get("width") is not None
+        """Whether it was made with a width."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; text for a pipe or a file is not broken where COLUMNS would have a table end."""
         is_text = all(isinstance(each, str | Text) for each in objects)
-        if self.is_terminal or self._is_told or not is_text:
+        if self.is_terminal or self._has_own_width or not is_text:
             super().print(*objects, **options)
             return
         width, self.width = self.width, max(self.width, PIPE_WIDTH)

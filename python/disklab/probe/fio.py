@@ -314,9 +314,9 @@ class FioOn:
                     )
                 tick(elapsed_s)
             text = output.text()
-        told = ended.stderr.decode(errors="replace")
+        complaints = ended.stderr.decode(errors="replace")
         try:
-            return Ran(read_report(command, ended.code, text, told), watch.spread_s)
+            return Ran(read_report(command, ended.code, text, complaints), watch.spread_s)
         except MachineError as error:
             raise MachineError(f"{self._machine.name}: {error}") from None
 

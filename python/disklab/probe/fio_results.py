@@ -38,8 +38,8 @@ def record(
     if seen is not None:
         telemetry["hit_ratio"] = seen.hit_ratio
         telemetry["limits"] = [
-            {**told, "credits_left": wait.credits_left}
-            for told, wait in zip(telemetry["limits"], seen.waits, strict=True)
+            {**limit, "credits_left": wait.credits_left}
+            for limit, wait in zip(telemetry["limits"], seen.waits, strict=True)
         ]
     own = {
         "subject": result.subject,

@@ -229,8 +229,9 @@ def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
     """Return a replay as a result: no promise is known for a trace."""
     spec = turn.trial.spec
     # The trace's blocks differ: into how many pieces the kernel split each is not known.
-    seen = replace(telemetry(*views, ANY), pieces=math.inf)
-    cell = CellResult("", "", measured, telemetry=seen, invalid=invalid_reasons(measured, seen))
+    counted = replace(telemetry(*views, ANY), pieces=math.inf)
+    invalid = invalid_reasons(measured, counted)
+    cell = CellResult("", "", measured, telemetry=counted, invalid=invalid)
     figures = figures_of(cell)
     for name in ("mb_per_s", "promise", "verdict"):
         del figures[name]

@@ -11,8 +11,8 @@
 //! A server that is killed comes back by its redo log ([`recovery`]); commits wait for another one that has ended ([`peers`]).
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
-//! **Divergence:** no lock on a row is waited for, leaves of rows do not split ([`splits`]: those of a new index do), purge does no other work, nothing is read ahead; an insert goes to a
-//! page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
+//! **Divergence:** no lock on a row is waited for; leaves of rows do not split, while those of a new index do ([`splits`]), which is all
+//! that purge works on; nothing is read ahead; an insert goes to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
 //! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28).
 //! Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of point selects and read-only transactions 3 % too few; reads of a write-only
 //! transaction of one thread within 12 %, its bytes written within 10 %; with eight threads reads a third and bytes written a quarter too few.
@@ -497,25 +497,20 @@ impl Mariadb {
         let Some(index) = &mut self.indexes[access.tree as usize] else {
             return;
         };
+        let mut changes = Vec::new();
         if access.kind != AccessKind::Delete {
-            let change = index.insert(row);
-            self.rewrite(change);
+            changes.push(index.insert(row));
         }
-        let mut is_purging = false;
-        while let Some(index) = &mut self.indexes[access.tree as usize] {
-            if !is_purging && access.kind != AccessKind::Insert {
-                index.mark(row);
-            }
-            let Some(gone) = index.purged(is_purging) else {
-                return;
-            };
-            is_purging = true;
-            let change = index.remove(gone);
+        if access.kind != AccessKind::Insert {
+            let gone = index.mark(row);
+            changes.extend(gone.into_iter().map(|row| index.remove(row)));
+        }
+        for change in changes {
             self.rewrite(change);
         }
     }
 
-    /// Leaves have changed, and some were written anew.
+    /// Leaves have changed: purge reads those that the pool lacks, all that changed are marked, and rewritten ones go to the redo log.
     fn rewrite(&mut self, change: Change) {
         let now = self.course.queue.now();
         let pages = change.pages.into_iter().chain(change.neighbours).flatten();

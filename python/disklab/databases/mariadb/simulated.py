@@ -419,10 +419,10 @@ def _in_place(transaction: Json) -> Json:
 
     A deleted row's entry is marked; an update adds one behind it (`k=k+1`) and marks it.
     """
-    kinds = {"delete": "delete", "update": "update"}
 
     def changed(each: Json) -> Json:
-        kind = kinds.get(str(each.get("reported_as")), "insert")
+        reported_as = each.get("reported_as")
+        kind = reported_as if reported_as in ("delete", "update") else "insert"
         accesses = [
             {**item, "kind": kind} if item["table"] == INDEX else item for item in each["accesses"]
         ]

@@ -16,17 +16,17 @@ from disklab.catalog import Catalog
 from disklab.database_settings import SWITCHES, Setting
 from disklab.databases.calibration import Calibration
 from disklab.databases.mariadb import simulated as mariadb
-from disklab.databases.mariadb.sizing import MIB, plan_memory
+from disklab.databases.mariadb.sizing import MIB
 from disklab.databases.simulating import (
     JOURNAL_WRITES,
     Job,
     ServerJobs,
     Simulated,
-    sizes_of,
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
 from disklab.spec import ClusterTrial
+from disklab.spec.model import Database
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ NEWEST = "8.4"
 """Where a file says nothing: the long-term release."""
 
 WRITE_IO_THREADS = 4
+MOST_BATCH_PAGES = 128
+"""What the simulator's doublewrite buffer holds; larger batches are simulated as these."""
 POOL_INSTANCES, LARGE_POOL = 8, 1 << 30
 """Parts of a pool of a GiB or more, of which each keeps its own pages free; of a smaller one: 1."""
 SCAN_DEPTH = 1024
@@ -122,26 +124,19 @@ def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) ->
 def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scale: Fraction) -> Job:
     """Return the job of MySQL under a load. `scale`: of memory, disks' caches and the log."""
     job = mariadb.loaded(spec, catalog, calibration, scale)
-    pool = plan_memory(sizes_of(spec, catalog, scale)).pool
-    filesystem = spec.cluster.volumes["data"].filesystem
-    job["database"] |= _settings(
-        spec.database.settings, spec.database.version, pool, JOURNAL_WRITES[filesystem], scale
-    )
+    pool_bytes = job["database"]["buffer_pool_bytes"]
+    journal_writes = JOURNAL_WRITES[spec.cluster.volumes["data"].filesystem]
+    job["database"] |= _settings(spec.database, pool_bytes, journal_writes)
+    job["database"]["log_file_bytes"] = _redo_bytes(spec.database.settings, scale)
     return job
 
 
-def _settings(
-    given: Mapping[str, Setting],
-    version: str | None,
-    pool_bytes: int,
-    journal_writes: int,
-    scale: Fraction,
-) -> Json:
-    """Return MySQL's own settings as the engine takes them.
+def _settings(database: Database, pool_bytes: int, journal_writes: int) -> Json:
+    """Return MySQL's own settings as the engine takes them, but for the size of the redo log.
 
-    `pool_bytes`: the pool that nobody set; `journal_writes`: of a sync that changes metadata.
+    `journal_writes`: of a sync that changes metadata.
     """
-    of_release = usual(version)
+    given, of_release = database.settings, usual(database.version)
 
     def value(name: str, ordinary: int) -> int:
         return mariadb.amount(name, given.get(name, ordinary))
@@ -150,16 +145,16 @@ def _settings(
         return str(given.get(name, ordinary)).lower() in SWITCHES[True]
 
     capacity = value("innodb_io_capacity", of_release.io_capacity)
-    pool = value("innodb_buffer_pool_size", pool_bytes)
-    instances = value("innodb_buffer_pool_instances", POOL_INSTANCES if pool >= LARGE_POOL else 1)
+    instances = value(
+        "innodb_buffer_pool_instances", POOL_INSTANCES if pool_bytes >= LARGE_POOL else 1
+    )
     batch = of_release.batch_pages or value("innodb_write_io_threads", WRITE_IO_THREADS)
     has_log = is_on("log_bin", of_release.log_bin)
     doublewrite = str(given.get("innodb_doublewrite", "on")).lower()
     fdatasync = is_on("innodb_use_fdatasync", of_release.fdatasync)
     return {
-        "log_file_bytes": _redo_bytes(given, scale),
         "doublewrite": doublewrite in (*SWITCHES[True], "detect_and_recover"),
-        "doublewrite_pages": min(value("innodb_doublewrite_pages", batch), 128),
+        "doublewrite_pages": min(value("innodb_doublewrite_pages", batch), MOST_BATCH_PAGES),
         "time_journal_writes": 0 if fdatasync else journal_writes,
         "dirty_pages_pct_lwm": int(
             float(given.get("innodb_max_dirty_pages_pct_lwm", of_release.dirty_pct))

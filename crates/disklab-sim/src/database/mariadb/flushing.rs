@@ -4,7 +4,7 @@
 //! longest time until so many are free; clean ones are free at once, changed ones once they are written. Who finds no free page
 //! waits. **The age of the log:** once a second the cleaner writes pages in the order of their first change, the more the closer the
 //! log is to its size. **Doublewrite:** pages are written one behind the other first, synced, then in their places, and synced again.
-//! A sync that is no fdatasync has the file system write down when the file has changed.
+//! A sync by fsync, and not by fdatasync, also stores the time of the change, with a write to the file system's journal.
 //!
 //! **Source:** buf0flu.cc (`buf_flush_LRU_list_batch`, `page_cleaner_flush_pages_recommendation`, `af_get_pct_for_lsn`) and buf0dblwr.cc of
 //! MariaDB 10.11. Of our server (2026-11-27, `innodb_buffer_pool_size` 128 MB, `lru_scan_depth` 1536): 6,576 to 7,344 of 8,112 pages had
@@ -80,13 +80,15 @@ pub(super) struct Flushing {
     doublewrite: bool,
     adaptive: bool,
     batch_pages: usize,
-    /// Writes of the file system's journal behind a sync, and those left of its transaction under way.
+    /// Writes of the file system's journal for a transaction, and those left of the one under way.
     journal_writes: u32,
     journal_left: u32,
-    /// Syncs that wait for that transaction, and for the next one.
-    journaling: [Vec<u8>; 2],
-    /// Percent of the pool above which changed pages are written whatever the age of the log, and how many pages have a change; 0: never.
+    /// Syncs that wait for the transaction under way, and those that wait for the next one.
+    committing: Vec<u8>,
+    joining: Vec<u8>,
+    /// Percent of the pool above which changed pages are written whatever the age of the log; 0: never.
     dirty_pct_lwm: u32,
+    /// Pages that have a change.
     dirty: u64,
     most_age: u64,
     io_capacity: u64,
@@ -117,7 +119,8 @@ impl Flushing {
             batch_pages: settings.doublewrite_pages as usize,
             journal_writes: settings.time_journal_writes,
             journal_left: 0,
-            journaling: [Vec::new(), Vec::new()],
+            committing: Vec::new(),
+            joining: Vec::new(),
             dirty_pct_lwm: settings.dirty_pages_pct_lwm,
             dirty: 0,
             most_age: (settings.log_file_bytes * MOST_AGE_PERMILLE / 1000).max(1),
@@ -171,7 +174,9 @@ impl Flushing {
         }
         self.waiting.clear();
         self.placing.clear();
-        (self.journal_left, self.journaling) = (0, [Vec::new(), Vec::new()]);
+        self.journal_left = 0;
+        self.committing.clear();
+        self.joining.clear();
         (self.under_way, self.leaving, self.unsynced) = (0, 0, false);
     }
 
@@ -315,8 +320,7 @@ impl Mariadb {
         }
         let mut copies = 0;
         for block in pages.chunks(BLOCK_PAGES) {
-            let at = (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES
-                + u64::from(copies) * BLOCK_PAGES as u64 * PAGE_BYTES;
+            let at = self.copies_at() + u64::from(copies) * BLOCK_PAGES as u64 * PAGE_BYTES;
             let bytes = block.len() as u64 * PAGE_BYTES;
             self.submit(now, Op::Write, at, bytes, Purpose::Stream(COPY));
             copies += 1;
@@ -327,6 +331,11 @@ impl Mariadb {
             copies_left: copies,
         });
         self.take_decisions(now);
+    }
+
+    /// Where the doublewrite buffer begins.
+    fn copies_at(&self) -> u64 {
+        (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES
     }
 
     /// A page's content is taken as it is now: what changes from here on is written another time.
@@ -374,7 +383,7 @@ impl Mariadb {
         if self.flushing.journal_writes == 0 {
             self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
         } else {
-            self.flushing.journaling[1].push(which);
+            self.flushing.joining.push(which);
             self.begin_transaction(now);
         }
         self.take_decisions(now);
@@ -382,8 +391,8 @@ impl Mariadb {
 
     fn begin_transaction(&mut self, now: u64) {
         let flushing = &mut self.flushing;
-        if flushing.journal_left == 0 && !flushing.journaling[1].is_empty() {
-            flushing.journaling.swap(0, 1);
+        if flushing.journal_left == 0 && !flushing.joining.is_empty() {
+            flushing.committing = std::mem::take(&mut flushing.joining);
             flushing.journal_left = flushing.journal_writes;
             self.write_journal(now);
         }
@@ -391,8 +400,7 @@ impl Mariadb {
 
     fn write_journal(&mut self, now: u64) {
         // Where copies go, which no disk tells from the journal's own blocks.
-        let at = (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES;
-        let purpose = Purpose::Stream(JOURNAL);
+        let (at, purpose) = (self.copies_at(), Purpose::Stream(JOURNAL));
         self.submit(now, Op::Write, at, JOURNAL_BYTES, purpose);
     }
 
@@ -402,7 +410,7 @@ impl Mariadb {
         if self.flushing.journal_left > 0 {
             self.write_journal(now);
         } else {
-            for which in std::mem::take(&mut self.flushing.journaling[0]) {
+            for which in std::mem::take(&mut self.flushing.committing) {
                 self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
             }
             self.begin_transaction(now);

@@ -10,7 +10,7 @@
 //! 5,929 of them with 2,394, 2,167 and 1,453; the redo log beyond an update's own was 5.1 to 5.2 kB for each of them.
 //! **Divergence:** what purge reads is there at once for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::plan::PAGE_BYTES;
 
@@ -58,7 +58,7 @@ pub struct Index {
     /// Pages that no leaf has.
     free: Vec<u32>,
     /// Entries that are gone for their transactions, and not yet for purge.
-    gone: VecDeque<u64>,
+    gone: Vec<u64>,
 }
 
 /// How many entries of so many bytes have room in a page. **Source:** `page_dir_calc_reserved_space`: a slot of two bytes to four records.
@@ -84,7 +84,7 @@ impl Index {
             least: share(LEAST_BYTES),
             least_holes: share(LEAST_HOLES),
             free: spare.rev().map(|page| page as u32).collect(),
-            gone: VecDeque::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -113,41 +113,43 @@ impl Index {
             change.rewrites = 1;
             leaf.holes = 0;
             if room < self.least_holes.max(1) {
-                let end = self.leaves.range(start + 1..).next();
-                let end = end.map_or(self.rows, |(&next, _)| next);
-                let middle = start.midpoint(end);
-                let Some(page) = self.free.pop().filter(|_| middle > start) else {
-                    return change;
-                };
-                let upper = Leaf {
-                    page,
-                    entries: leaf.entries - leaf.entries / 2 + u32::from(row >= middle),
-                    holes: 0,
-                };
-                leaf.entries /= 2;
-                self.leaves.insert(middle, upper);
-                (change.pages[1], change.made) = (Some(page), Some(page));
-                leaf.entries += u32::from(row < middle);
-                self.leaves.insert(start, leaf);
-                return change;
+                change.made = self.split(start, &mut leaf);
+                change.pages[1] = change.made;
             }
         }
-        leaf.entries += 1;
         self.leaves.insert(start, leaf);
+        let grown = self.leaves.range_mut(..=row).next_back();
+        grown.expect("the first leaf begins at 0").1.entries += 1;
         change
     }
 
-    /// An entry is marked as gone. Purge takes it later.
-    pub fn mark(&mut self, row: u64) {
-        self.gone.push_back(row);
+    /// Splits the leaf that begins at `start`, if a page is free for its upper half; returns that page.
+    fn split(&mut self, start: u64, leaf: &mut Leaf) -> Option<u32> {
+        let end = self.leaves.range(start + 1..).next();
+        let end = end.map_or(self.rows, |(&next, _)| next);
+        let middle = start.midpoint(end);
+        if middle == start {
+            return None;
+        }
+        let page = self.free.pop()?;
+        let entries = leaf.entries - leaf.entries / 2;
+        let upper = Leaf {
+            page,
+            entries,
+            holes: 0,
+        };
+        leaf.entries /= 2;
+        self.leaves.insert(middle, upper);
+        Some(page)
     }
 
-    /// The next entry that purge takes: those of a batch follow each other.
-    pub fn purged(&mut self, is_under_way: bool) -> Option<u64> {
-        if is_under_way || self.gone.len() >= PURGE_BATCH {
-            return self.gone.pop_front();
+    /// An entry is marked as gone; returns those that purge takes now, a batch or none.
+    pub fn mark(&mut self, row: u64) -> Vec<u64> {
+        self.gone.push(row);
+        if self.gone.len() < PURGE_BATCH {
+            return Vec::new();
         }
-        None
+        std::mem::take(&mut self.gone)
     }
 
     /// Purge takes an entry.
@@ -213,10 +215,7 @@ mod tests {
             let change = index.insert(row);
             splits += u32::from(change.made.is_some());
             rewrites += change.rewrites;
-            index.mark(row);
-            let mut is_under_way = false;
-            while let Some(gone) = index.purged(is_under_way) {
-                is_under_way = true;
+            for gone in index.mark(row) {
                 rewrites += index.remove(gone).rewrites;
             }
         }
