@@ -56,6 +56,8 @@ def test_a_release_has_the_usual_values_of_its_manual() -> None:
     assert usual("9.7") == usual(None) == usual("8.4.3")
     assert usual("5.7.44").log_bin == "off"
     assert job(FILE.replace("8.0.20", "5.7"))["database"]["sync_binlog"] == 0
+    redo = [job(FILE.replace("8.0.20", each))["database"] for each in ("5.7", "8.0.20", "8.0.36")]
+    assert [each["log_file_bytes"] >> 20 for each in redo] == [96, 96, 100]
 
 
 def test_its_log_is_as_large_as_its_settings_say() -> None:

@@ -8,12 +8,12 @@ log asks for it, a binary log by rows, and other usual values; they differ by re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from disklab.catalog import Catalog
-from disklab.database_settings import SWITCHES, Setting
+from disklab.database_settings import SWITCHES
 from disklab.databases.calibration import Calibration
 from disklab.databases.mariadb import simulated as mariadb
 from disklab.databases.mariadb.sizing import MIB
@@ -44,11 +44,14 @@ class Usual:
     dirty_pct: int = 10
     io_capacity: int = 200
     log_bin: str = "on"
+    redo_bytes: int = 100 * MIB
+    """Of `innodb_redo_log_capacity`, or before that of two files of 48 MiB."""
 
 
 USUAL = {
-    "5.7": Usual(batch_pages=120, dirty_pct=0, log_bin="off"),
-    "8.0": Usual(),
+    "5.7": Usual(batch_pages=120, dirty_pct=0, log_bin="off", redo_bytes=96 * MIB),
+    "8.0": Usual(redo_bytes=96 * MIB),
+    "8.0.30": Usual(),
     "8.4": Usual(flush_method="O_DIRECT", fdatasync="on", batch_pages=128, io_capacity=10_000),
 }
 """By the first release that has them. A batch of 5.7 has 120 pages (`innodb_doublewrite_batch_size`
@@ -63,9 +66,8 @@ MOST_BATCH_PAGES = 128
 POOL_INSTANCES, LARGE_POOL = 8, 1 << 30
 """Parts of a pool of a GiB or more, of which each keeps its own pages free; of a smaller one: 1."""
 SCAN_DEPTH = 1024
-REDO_CAPACITY = 100 * MIB
 LOG_FILE, LOG_FILES = 48 * MIB, 2
-"""Before `innodb_redo_log_capacity`, which came with 8.0.30."""
+"""Of the two settings that `innodb_redo_log_capacity` follows, the one that nobody set."""
 
 METHODS = ("fsync", "O_DIRECT")
 ONLY: mariadb.Only = {
@@ -127,7 +129,7 @@ def _loaded(spec: ClusterTrial, catalog: Catalog, calibration: Calibration, scal
     pool_bytes = job["database"]["buffer_pool_bytes"]
     journal_writes = JOURNAL_WRITES[spec.cluster.volumes["data"].filesystem]
     job["database"] |= _settings(spec.database, pool_bytes, journal_writes)
-    job["database"]["log_file_bytes"] = _redo_bytes(spec.database.settings, scale)
+    job["database"]["log_file_bytes"] = _redo_bytes(spec.database, scale)
     return job
 
 
@@ -168,13 +170,14 @@ def _settings(database: Database, pool_bytes: int, journal_writes: int) -> Json:
     }
 
 
-def _redo_bytes(given: Mapping[str, Setting], scale: Fraction) -> int:
+def _redo_bytes(database: Database, scale: Fraction) -> int:
     """Return the size of the redo log."""
+    given = database.settings
     if (capacity := given.get("innodb_redo_log_capacity")) is not None:
         return mariadb.amount("innodb_redo_log_capacity", capacity)
     size = given.get("innodb_log_file_size")
     if size is None and "innodb_log_files_in_group" not in given:
-        return int(REDO_CAPACITY * scale)
+        return int(usual(database.version).redo_bytes * scale)
     files = int(given.get("innodb_log_files_in_group", LOG_FILES))
     return files * mariadb.amount("innodb_log_file_size", LOG_FILE if size is None else size)
 
