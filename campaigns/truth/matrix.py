@@ -240,6 +240,19 @@ MARIADB_LOGS = (
 )
 """What commits wait for, and how pages are written."""
 
+MARIADB_KINDS = tuple(
+    mariadb(name, "mixture", **{"workload.operations": shares})
+    for name, shares in {
+        "inserts": {"insert": "100%"},
+        "half inserts": {"read": "50%", "insert": "50%"},
+        "half updates of a column": {"read": "50%", "update": "50%"},
+        "half read, then written": {"read": "50%", "read_modify_write": "50%"},
+        "a tenth deletes": {"read": "90%", "delete": "10%"},
+        "half scans": {"read": "50%", "scan": "50%"},
+    }.items()
+)
+"""Operations beside reads and writes of whole rows."""
+
 COMPRESSED = (
     Cell("read-ahead 8 KiB", "read-ahead", read_ahead("8KiB")),
     Cell("read-ahead 16 KiB", "read-ahead", read_ahead("16KiB")),
@@ -314,8 +327,8 @@ BEDS = (
     _postgresql("rows of 1 KiB", "5 x 205B", 400_000, (*COMMON, *SMALL_WRITES)),
     _postgresql("rows of two sizes", "1 x 60% 200B + 40% 4KiB", 300_000, SEVERAL),
     _postgresql("rows of 200 B", "5 x 40B", 1_500_000, (*FEW, *SMALL_WRITES[:2])),
-    _mariadb("rows of 4,090 B", "5 x 818B", 90_000, (*MARIADB, *MARIADB_LOGS)),
-    _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11])),
+    _mariadb("rows of 4,090 B", "5 x 818B", 90_000, (*MARIADB, *MARIADB_LOGS, *MARIADB_KINDS)),
+    _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11], *MARIADB_KINDS)),
 )
 
 

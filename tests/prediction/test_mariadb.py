@@ -159,7 +159,6 @@ def test_rows_and_sysbench_have_innodbs_bytes() -> None:
         (with_settings(ROWS, "innodb_page_size: 4K"), "pages of 16 KiB"),
         (ROWS.replace("10 x 100B", "1 x 20KiB"), "two do not fit a page"),
         (ROWS.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"), "one size"),
-        (ROWS.replace("write: 50%", "scan: 50%"), "reads and writes by their keys"),
         (ROWS.replace("nodes: 1", "nodes: 3"), "holds all rows"),
         (copies(ROWS, 4), "odd number"),
         (ROWS + "before: {page_cache: as-left}\n", "begins by itself"),

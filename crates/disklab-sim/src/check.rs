@@ -339,23 +339,16 @@ fn check_load(rules: &mut Rules, job: &DatabaseJob) {
 }
 
 fn check_under_way(rules: &mut Rules, load: &Load) {
-    let under_way = match *load {
-        Load::Closed { threads } => threads,
-        Load::Open {
-            max_in_flight,
+    if let Load::Open { rate_per_ks, .. } = *load {
+        rules.must(
+            rate_per_ks > 0,
+            "workload.load.rate_per_ks",
             rate_per_ks,
-            ..
-        } => {
-            rules.must(
-                rate_per_ks > 0,
-                "workload.load.rate_per_ks",
-                rate_per_ks,
-                "an open loop has a rate",
-                "give a positive one",
-            );
-            max_in_flight
-        }
-    };
+            "an open loop has a rate",
+            "give a positive one",
+        );
+    }
+    let under_way = load.most_under_way();
     rules.must(
         (1..=MOST_UNDER_WAY).contains(&under_way),
         "workload.load",

@@ -644,6 +644,14 @@ pub enum Load {
 }
 
 impl Load {
+    /// Operations under way at most.
+    pub fn most_under_way(&self) -> u32 {
+        match *self {
+            Load::Closed { threads } => threads,
+            Load::Open { max_in_flight, .. } => max_in_flight,
+        }
+    }
+
     /// When the latency begins of an operation that was due and starts now.
     #[inline]
     pub fn counted_from(&self, due: u64, now: u64) -> u64 {

@@ -584,6 +584,58 @@ fn rows_are_added_at_the_end_of_each_district() {
     );
 }
 
+/// Inserts of rows of 1,061 B behind the last one, whose pages leave a pool of 64 MiB.
+fn inserts(threads: u32) -> Job {
+    let mut job = job(
+        vec![statement(
+            1,
+            true,
+            vec![access("sbtest", AccessKind::Insert, 1, None)],
+        )],
+        threads,
+        64,
+    );
+    let server = settings(&mut job);
+    server.tables.truncate(1);
+    server.tables[0].row_bytes = 1_061;
+    (server.database.writes_binlog, server.database.sync_binlog) = (false, 0);
+    job
+}
+
+#[test]
+fn rows_that_are_added_make_pages_that_nobody_reads() {
+    let bytes = |threads: u32, doublewrite: bool| {
+        let mut job = inserts(threads);
+        settings(&mut job).database.doublewrite = doublewrite;
+        let sums = run(&job).telemetry;
+        assert_eq!(sums.read_ios_per_operation, 0.0);
+        sums.write_bytes_per_operation
+    };
+    // Fourteen rows of one session to a page, about ten of many; pages of undo are written beside them.
+    let (alone, many) = (
+        bytes(1, true) - bytes(1, false),
+        bytes(32, true) - bytes(32, false),
+    );
+    assert!((1_170.0..1_600.0).contains(&alone), "{alone}");
+    assert!((1_600.0..1_900.0).contains(&many), "{many}");
+}
+
+#[test]
+fn pages_of_an_empty_table_are_made_and_not_read() {
+    let mut job = inserts(4);
+    let server = settings(&mut job);
+    server.tables[0].rows = 1_000_000;
+    server.workload.keys = Keys::Uniform;
+    let insert = &mut server.workload.transactions[0].statements[0].accesses[0];
+    insert.draw = RowDraw::Keys;
+    server.workload.warm_up_ns = 0;
+    let reads = |job: &Job| run(job).telemetry.read_ios_per_operation;
+    let filled = reads(&job);
+    settings(&mut job).before.empty = true;
+    let empty = reads(&job);
+    assert!(empty < 0.8 * filled, "{empty} {filled}");
+}
+
 #[test]
 fn the_binary_log_has_rows_before_and_after_a_change() {
     let bytes = |rows| {

@@ -12,7 +12,7 @@
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
 //! **Divergence:** no lock on a row is waited for; leaves of rows do not split, while those of a new index do ([`splits`]), which is all
-//! that purge works on; nothing is read ahead; an insert goes to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
+//! that purge works on; nothing is read ahead; a row that is added behind the last one makes pages ([`growth`]), any other one goes to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
 //! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28).
 //! Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of point selects and read-only transactions 3 % too few; reads of a write-only
 //! transaction of one thread within 12 %, its bytes written within 10 %; with eight threads reads a third and bytes written a quarter too few.
@@ -24,6 +24,7 @@ mod commits;
 mod copies;
 mod event;
 mod flushing;
+mod growth;
 mod leaves;
 mod log;
 mod peers;
@@ -44,6 +45,7 @@ use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
+use crate::database::mariadb::growth::Growth;
 use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
@@ -53,7 +55,9 @@ use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
 use crate::engine::Slab;
-use crate::job::{AccessKind, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw};
+use crate::job::{
+    AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
+};
 use crate::model::{Course, Model, Setting};
 use crate::network::Link;
 use crate::permutation::Permutation;
@@ -114,6 +118,7 @@ pub struct Mariadb {
     plan: Plan,
     /// By tree: leaves that split.
     indexes: Vec<Option<Index>>,
+    growth: Growth,
     clients: Clients,
     cores: Servers,
     link: Link,
@@ -134,7 +139,9 @@ pub struct Mariadb {
     sessions: Vec<Session>,
     ios: PendingIos,
     keys: RowKeys,
-    shared: Option<(u64, Permutation)>,
+    /// Keys that a row stands for, and where rows lie that are asked for by popularity.
+    keys_a_row: u64,
+    places: Option<Permutation>,
     rows: Stream,
     before: Vec<VolumeCounters>,
     /// None: nothing breaks.
@@ -172,7 +179,8 @@ impl Model for Mariadb {
         let pages = plan.pages + UNDO_PAGES;
         let pool = filled_pool(job, &plan, setting);
         let rows = plan.trees.first().map_or(1, |tree| tree.rows);
-        let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
+        let keys_a_row = RowKeys::count(work.keys, rows, scale) / rows;
+        let is_spread = keys_a_row > 1 && work.keys != Keys::Latest;
         let (redo, binlog) = logs(job, &plan, &storage, setting);
         Ok(Mariadb {
             course,
@@ -205,8 +213,10 @@ impl Model for Mariadb {
                 .drawn_from(work.key_stream.as_ref()),
             broken: Broken::new(job, pages, seed),
             life: 0,
+            growth: Growth::new(plan.trees.len(), plan.laid_pages..plan.pages),
             indexes: plan.trees.iter().map(Tree::index).collect(),
-            shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
+            keys_a_row,
+            places: is_spread.then(|| Permutation::new(rows, seed)),
             plan,
             rows: Stream::new(seed, "rows"),
         })
@@ -400,7 +410,8 @@ impl Mariadb {
             self.sessions[number as usize].since = now;
             return false;
         }
-        if self.pool.find(now, page) {
+        let is_blank = self.pool.is_blank(page);
+        if !is_blank && self.pool.find(now, page) {
             return true;
         }
         self.sessions[number as usize].since = now;
@@ -409,6 +420,12 @@ impl Mariadb {
             self.free_pages(now);
             self.pages_are_free(now);
             return false;
+        }
+        if is_blank {
+            self.pool.take(now, page);
+            self.redo.end += self.plan.split_redo_bytes;
+            self.free_pages(now);
+            return true;
         }
         self.read_page(now, number, page);
         false
@@ -484,10 +501,14 @@ impl Mariadb {
     }
 
     /// The leaf of a row.
-    fn leaf_of(&self, tree: u32, row: u64) -> u32 {
-        match &self.indexes[tree as usize] {
-            Some(index) => index.page_of(row),
-            None => self.plan.trees[tree as usize].leaf_of(row),
+    fn leaf_of(&mut self, tree: u32, row: u64) -> u32 {
+        if let Some(index) = &self.indexes[tree as usize] {
+            return index.page_of(row);
+        }
+        let layout = &self.plan.trees[tree as usize];
+        match layout.added_leaf(row) {
+            Some(leaf) => self.growth.page_of(tree, leaf),
+            None => layout.leaf_of(row),
         }
     }
 

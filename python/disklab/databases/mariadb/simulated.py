@@ -60,9 +60,6 @@ KEY_BYTES = 8
 LARGEST_ROW = 8126
 """The longest columns of longer rows lie beside the tree. **Source:** two have to fit a page."""
 
-SIMULATED_KINDS = {"read", "write"}
-"""Operations of rows."""
-
 ROWS = {
     "sbtest": (208, 8),
     "k": (0, 13),
@@ -260,11 +257,6 @@ def _unmodelled_settings(given: Mapping[str, Setting], place: str, only: Only) -
 
 
 def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterator[Problem]:
-    operations = spec.workload.the_operations
-    for kind in sorted(operations.shares.keys() - SIMULATED_KINDS):
-        title = facts_of(spec.database.engine).title
-        rule = f"of {title}'s rows the simulator has reads and writes by their keys"
-        yield Problem(f"{place}: workload.operations", kind, rule, REHEARSE)
     if dataset.shape.sizes:
         title = facts_of(spec.database.engine).title
         rule = f"{title}'s rows are simulated with one size for all"

@@ -112,7 +112,9 @@ impl Applier {
     ) -> Option<u64> {
         let at = &mut self.threads[thread as usize];
         while let Some(&leaf) = at.set.leaves.get(at.next) {
-            if !self.pool.find(now, leaf) {
+            if self.pool.is_blank(leaf) {
+                Self::take(&mut self.pool, now, leaf);
+            } else if !self.pool.find(now, leaf) {
                 let io = ios.add(PendingIo::new(OTHER, Purpose::Piece(thread)));
                 let (volume, place) = (self.storage.data_volume(), u64::from(leaf) * PAGE_BYTES);
                 self.storage
@@ -131,15 +133,19 @@ impl Applier {
     pub fn page_read(&mut self, now: u64, thread: u32) {
         let at = &self.threads[thread as usize];
         let leaf = at.set.leaves[at.next];
-        if self.pool.holds(leaf) {
-            return;
+        if !self.pool.holds(leaf) {
+            Self::take(&mut self.pool, now, leaf);
         }
-        if self.pool.free() == 0
-            && let Some(oldest) = self.pool.oldest()
+    }
+
+    /// Takes a page into the pool, for which the oldest one leaves where none is free.
+    fn take(pool: &mut Pool, now: u64, page: u32) {
+        if pool.free() == 0
+            && let Some(oldest) = pool.oldest()
         {
-            self.pool.evict(oldest);
+            pool.evict(oldest);
         }
-        self.pool.take(now, leaf);
+        pool.take(now, page);
     }
 
     /// A thread has applied its changes: they go to the redo log. Returns whether it is through with them.

@@ -1,5 +1,7 @@
 //! InnoDB's buffer pool: a list of pages by use, into whose middle a page comes that is read.
 
+use std::ops::Range;
+
 /// Nothing: the end of a list.
 const NONE: u32 = u32::MAX;
 
@@ -16,6 +18,8 @@ struct Page {
     held: bool,
     old: bool,
     dirty: bool,
+    /// It has no content on the disk, either: it is made, and not read.
+    blank: bool,
 }
 
 /// The pool.
@@ -51,6 +55,7 @@ impl Pool {
             held: false,
             old: false,
             dirty: false,
+            blank: false,
         };
         Pool {
             pages: vec![page; pages as usize],
@@ -65,6 +70,19 @@ impl Pool {
             left: 0,
             counts: (0, 0),
         }
+    }
+
+    /// The same, with pages that have no content on the disk.
+    pub fn with_blank(mut self, pages: Range<u64>) -> Pool {
+        for page in &mut self.pages[pages.start as usize..pages.end as usize] {
+            page.blank = true;
+        }
+        self
+    }
+
+    /// Whether a page has no content, here or on the disk.
+    pub fn is_blank(&self, number: u32) -> bool {
+        self.pages[number as usize].blank
     }
 
     /// Pages without content.
@@ -115,7 +133,8 @@ impl Pool {
             "whoever takes a page has waited for a free one"
         );
         let page = &mut self.pages[number as usize];
-        (page.held, page.dirty, page.first_used) = (true, false, now);
+        (page.held, page.dirty, page.blank) = (true, false, false);
+        page.first_used = now;
         if self.middle == NONE {
             return self.link_newest(number);
         }

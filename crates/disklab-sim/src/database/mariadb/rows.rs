@@ -20,10 +20,11 @@ impl Mariadb {
         let access = self.plan.accesses[session.access as usize];
         let row = self.draw(number, &access);
         let leaf = self.leaf_of(access.tree, row);
-        let is_secondary = self.plan.trees[access.tree as usize].secondary;
+        let tree = &self.plan.trees[access.tree as usize];
+        let (is_secondary, is_added) = (tree.secondary, row >= tree.rows);
         let session = &mut self.sessions[number as usize];
         session.number = row;
-        if !is_secondary && access.draw != RowDraw::Recent {
+        if !is_secondary && !is_added && access.draw != RowDraw::Recent {
             if session.recent.len() == MOST_RECENT {
                 session.recent.pop_front();
             }
@@ -43,6 +44,7 @@ impl Mariadb {
     fn draw(&mut self, number: u32, access: &Access) -> u64 {
         let tree = &self.plan.trees[access.tree as usize];
         let (rows, secondary, ends) = (tree.rows, tree.secondary, tree.ends);
+        let grows = tree.grows();
         let count = self.clients.count() as u64;
         let end = |draws: &mut Stream| match ends {
             1 => rows - 1,
@@ -55,6 +57,7 @@ impl Mariadb {
             RowDraw::Uniform | RowDraw::Preferred { .. } if inserts => {
                 match session.recent.iter().rfind(|row| row.0 == access.tree) {
                     Some(&(_, row)) => row,
+                    None if grows => rows + self.growth.append(access.tree),
                     None => end(&mut self.rows),
                 }
             }
@@ -77,13 +80,19 @@ impl Mariadb {
                 (session.base + drawn % group) % rows
             }
             RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
-            RowDraw::Keys => self.row_by_key(!inserts, rows),
+            RowDraw::Keys => {
+                let row = self.row_by_key(!inserts);
+                if row >= rows {
+                    self.growth.append(access.tree);
+                }
+                row
+            }
             RowDraw::Run | RowDraw::PreferredRun { .. } | RowDraw::KeyRun { .. } => {
                 if session.row == 0 {
                     let (base, run) = match access.draw {
                         RowDraw::KeyRun { most } => {
                             let run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
-                            (self.row_by_key(true, rows), run)
+                            (self.row_by_key(true), run)
                         }
                         RowDraw::PreferredRun { how } => {
                             (how.rows().draw(rows, &mut self.rows), access.rows)
@@ -94,16 +103,15 @@ impl Mariadb {
                     (session.base, session.run) = (base, run);
                 }
                 let session = &self.sessions[number as usize];
-                (session.base + u64::from(session.row)) % rows
+                let end = rows + self.growth.rows(access.tree);
+                (session.base + u64::from(session.row)) % end
             }
         }
     }
 
-    fn row_by_key(&mut self, asks: bool, rows: u64) -> u64 {
-        let key = self.keys.draw(asks);
-        match &self.shared {
-            Some((scale, places)) => places.place(key / scale % rows),
-            None => key % rows,
-        }
+    /// The row of the next key: rows that are asked for by their age lie in the order of their keys.
+    fn row_by_key(&mut self, asks: bool) -> u64 {
+        let row = self.keys.draw(asks) / self.keys_a_row;
+        self.places.map_or(row, |places| places.place(row))
     }
 }
