@@ -245,8 +245,6 @@ MARIADB_KINDS = tuple(
     for name, shares in {
         "inserts": {"insert": "100%"},
         "half inserts": {"read": "50%", "insert": "50%"},
-        "half updates of a column": {"read": "50%", "update": "50%"},
-        "half read, then written": {"read": "50%", "read_modify_write": "50%"},
         "a tenth deletes": {"read": "90%", "delete": "10%"},
         "half scans": {"read": "50%", "scan": "50%"},
     }.items()

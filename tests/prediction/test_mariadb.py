@@ -171,6 +171,28 @@ def test_what_is_not_modelled_is_refused_with_the_reason(text: str, reason: str)
     assert all(problem.way_out for problem in found.reasons)
 
 
+COLD = "title: small\nbefore: {page_cache: cold}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "ablate"),
+    [
+        # A row that finds its leaf full waits for the reads under way, and holds up those to come.
+        ("insert", "5 x 818B", "index_locks"),
+        # Ten leaves are read before a scan of fewer.
+        ("scan", "10 x 100B", "range_estimates"),
+    ],
+)
+def test_operations_of_rows_wait_as_innodb_has_them_wait(kind: str, row: str, ablate: str) -> None:
+    text = ROWS.replace("write: 50%", f"{kind}: 50%").replace("title: small", COLD)
+    text = text.replace("azure/P15", "azure/P60").replace("10 x 100B", row)
+    made = job(with_settings(text, "innodb_buffer_pool_size: 64M"))
+    request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": made}
+    answers = simulate([request, {**request, "cell": 2, "ablate": [ablate]}])
+    usual, without = sorted(answers, key=lambda answer: int(answer["cell"]))
+    assert without["ops_per_s"] > 1.2 * usual["ops_per_s"]
+
+
 def test_without_doublewrite_fewer_bytes_are_written() -> None:
     small = "innodb_buffer_pool_size: 64M"
     twice = sums(with_settings(SYSBENCH, small))

@@ -99,6 +99,11 @@ def test_a_pool_beside_the_page_cache_is_said() -> None:
     assert not any("page cache" in each for each in direct.warnings)
 
 
+def test_reads_go_on_while_a_leaf_splits() -> None:
+    found = job(with_settings("innodb_buffer_pool_size: 512M"))
+    assert found["database"]["splits_exclude_searches"] is False
+
+
 def test_a_new_index_has_full_leaves_that_split_and_merge() -> None:
     made = job(with_settings("innodb_buffer_pool_size: 512M"))
     tables = {table["name"]: table.get("built_full", False) for table in made["tables"]}

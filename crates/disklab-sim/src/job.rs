@@ -244,6 +244,10 @@ pub enum Mechanism {
     AdaptiveFlushing,
     /// Leaves of an index that was built full do not split in MariaDB.
     IndexSplits,
+    /// A row that finds its leaf full waits for no search in MariaDB.
+    IndexLocks,
+    /// InnoDB reads no page to estimate how many rows a range has.
+    RangeEstimates,
     /// Other nodes of a Galera cluster apply changes at once, and hold no commit up.
     FlowControl,
     /// MariaDB syncs its binary log with each group of commits.

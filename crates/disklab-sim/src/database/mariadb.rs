@@ -11,11 +11,13 @@
 //! A server that is killed comes back by its redo log ([`recovery`]); commits wait for another one that has ended ([`peers`]).
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
-//! **Divergence:** no lock on a row is waited for; leaves of rows do not split, while those of a new index do ([`splits`]), which is all
-//! that purge works on; nothing is read ahead; a row that is added behind the last one makes pages ([`growth`]), any other one goes to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict. Another node of Galera
-//! applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server** (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28).
-//! Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of point selects and read-only transactions 3 % too few; reads of a write-only
-//! transaction of one thread within 12 %, its bytes written within 10 %; with eight threads reads a third and bytes written a quarter too few.
+//! **Divergence:** no lock on a row is waited for; leaves of rows do not split, while those of a new index do ([`splits`]), which is
+//! all that purge works on; nothing is read ahead; a row that is added behind the last one makes pages ([`growth`]), any other one goes
+//! to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict.
+//! Another node of Galera applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server**
+//! (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28). Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of
+//! point selects and read-only transactions 3 % too few; reads of a write-only transaction of one thread within 12 %, its bytes written
+//! within 10 %; with eight threads reads a third and bytes written a quarter too few.
 //! Of the file systems' journals that of the binary log alone is written.
 
 mod applier;
@@ -25,6 +27,7 @@ mod copies;
 mod event;
 mod flushing;
 mod growth;
+mod latch;
 mod leaves;
 mod log;
 mod peers;
@@ -46,6 +49,7 @@ use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::growth::Growth;
+use crate::database::mariadb::latch::Latch;
 use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
@@ -89,6 +93,10 @@ struct Session {
     leaf: Option<u32>,
     /// The row's own leaf, where the search for it goes through the one before.
     own_leaf: Option<u32>,
+    /// Whether it searches the row's tree from above, holds that tree's lock, and has had it alone for the row.
+    searches: bool,
+    holds: bool,
+    had_alone: bool,
     /// Trees and rows of the transaction, oldest first, which an insert or a further statement takes again.
     recent: VecDeque<(u32, u64)>,
     /// Pages that the statement has read.
@@ -106,6 +114,9 @@ struct Rules {
     syncs: [bool; 2],
     /// Whether pages of the redo log are read after a crash.
     recovery_reads: bool,
+    /// Whether some rows take their tree's lock alone, and whether ranges are estimated.
+    locks_trees: bool,
+    estimates: bool,
     replication: Replication,
     /// How many other servers hold all rows.
     others: usize,
@@ -119,6 +130,7 @@ pub struct Mariadb {
     /// By tree: leaves that split.
     indexes: Vec<Option<Index>>,
     growth: Growth,
+    latches: Vec<Latch>,
     clients: Clients,
     cores: Servers,
     link: Link,
@@ -188,6 +200,10 @@ impl Model for Mariadb {
                 parameters: parameters.clone(),
                 writes_binlog: settings.writes_binlog,
                 recovery_reads: !has_not(Mechanism::RecoveryReads),
+                locks_trees: settings.splits_exclude_searches
+                    && !has_not(Mechanism::IndexLocks)
+                    && plan.trees.iter().any(Tree::grows),
+                estimates: !has_not(Mechanism::RangeEstimates),
                 syncs: [settings.syncs_redo, settings.sync_binlog > 0],
                 replication: settings.replication,
                 others: job.cluster.nodes as usize - 1,
@@ -213,6 +229,7 @@ impl Model for Mariadb {
                 .drawn_from(work.key_stream.as_ref()),
             broken: Broken::new(job, pages, seed),
             life: 0,
+            latches: plan.trees.iter().map(|_| Latch::default()).collect(),
             growth: Growth::new(plan.trees.len(), plan.laid_pages..plan.pages),
             indexes: plan.trees.iter().map(Tree::index).collect(),
             keys_a_row,
@@ -305,6 +322,7 @@ impl Sessions for Mariadb {
         let session = &mut self.sessions[number as usize];
         session.wrote = None;
         session.recent.clear();
+        (session.searches, session.holds) = (false, false);
     }
 
     fn planned(&mut self, now: u64, number: u32) {
@@ -368,10 +386,7 @@ impl Mariadb {
     /// Goes through rows until a page has to be waited for, or the statement is done.
     fn read_on(&mut self, now: u64, number: u32) {
         loop {
-            let session = &self.sessions[number as usize];
-            if let Some(leaf) = session.leaf
-                && !self.has_page(now, number, leaf)
-            {
+            if !self.has_leaf(now, number) {
                 return;
             }
             if let Some(leaf) = self.sessions[number as usize].own_leaf.take() {
@@ -385,6 +400,9 @@ impl Mariadb {
             }
             let access = self.plan.accesses[session.access as usize];
             let leaf = self.leaf_of(access.tree, session.number);
+            if !self.has_lock(now, number, access.tree) {
+                return;
+            }
             if access.changes() {
                 self.change(number, leaf, &access);
             }
@@ -401,6 +419,59 @@ impl Mariadb {
             self.next_row(number, Some(leaf));
         }
         self.finish(now, number);
+    }
+
+    /// Whether the leaf of the session's row is in the pool; if not, the session waits.
+    fn has_leaf(&mut self, now: u64, number: u32) -> bool {
+        let session = &self.sessions[number as usize];
+        let Some(leaf) = session.leaf else {
+            return true;
+        };
+        if !self.rules.locks_trees {
+            return self.has_page(now, number, leaf);
+        }
+        let (searches, holds) = (session.searches, session.holds);
+        let tree = self.plan.accesses[session.access as usize].tree as usize;
+        if searches && !holds && !self.latches[tree].search(number) {
+            self.sessions[number as usize].since = now;
+            return false;
+        }
+        let is_here = self.has_page(now, number, leaf);
+        if is_here {
+            self.has_searched(now, number);
+        } else if searches && !holds {
+            self.sessions[number as usize].holds = true;
+            self.latches[tree].hold();
+        }
+        is_here
+    }
+
+    /// The session has the first leaf of its search: it gives the tree's lock up.
+    fn has_searched(&mut self, now: u64, number: u32) {
+        let session = &mut self.sessions[number as usize];
+        session.searches = false;
+        if !std::mem::take(&mut session.holds) {
+            return;
+        }
+        let tree = self.plan.accesses[session.access as usize].tree as usize;
+        for (next, had_alone) in self.latches[tree].release() {
+            if !self.clients.is_over(next) {
+                self.clients.spend(now, next, Stretch::Held);
+                self.sessions[next as usize].had_alone = had_alone;
+                self.read_on(now, next);
+            }
+        }
+    }
+
+    /// Whether the session has its tree's lock alone, if its row needs that; if not, it waits.
+    fn has_lock(&mut self, now: u64, number: u32, tree: u32) -> bool {
+        let session = &self.sessions[number as usize];
+        let splits = self.plan.trees[tree as usize].splits_at(session.number);
+        if !self.rules.locks_trees || !splits || session.had_alone {
+            return true;
+        }
+        self.sessions[number as usize].since = now;
+        self.latches[tree as usize].take(number)
     }
 
     /// Whether a page is in the pool; if not, the session waits until it has been read, and looks again.
@@ -422,7 +493,7 @@ impl Mariadb {
             return false;
         }
         if is_blank {
-            self.pool.take(now, page);
+            self.pool.make(now, page);
             self.redo.end += self.plan.split_redo_bytes;
             self.free_pages(now);
             return true;
@@ -471,6 +542,7 @@ impl Mariadb {
             self.clients
                 .spend(passed.clamp(since, now), this, Stretch::Limits);
             self.clients.spend(now, this, Stretch::Disk);
+            self.has_searched(now, this);
             self.read_on(now, this);
         }
     }
@@ -491,7 +563,7 @@ impl Mariadb {
             for page in [segment, segment + 1] {
                 let (page, now) = ((self.plan.pages + page) as u32, self.course.queue.now());
                 if !self.pool.find(now, page) && self.pool.free() > self.reading.len() as u32 {
-                    self.pool.take(now, page);
+                    self.pool.make(now, page);
                 }
                 if self.pool.holds(page) {
                     self.mark(page);
@@ -540,10 +612,12 @@ impl Mariadb {
             if is_here || self.pool.free() <= self.reading.len() as u32 {
                 continue;
             }
-            if change.made != Some(page) {
+            if change.made == Some(page) {
+                self.pool.make(now, page);
+            } else {
                 self.read_beside(now, page);
+                self.pool.take(now, page);
             }
-            self.pool.take(now, page);
         }
         for page in change.pages.into_iter().flatten() {
             self.mark(page);

@@ -74,6 +74,9 @@ pub struct MariadbSettings {
     /// `innodb_max_dirty_pages_pct_lwm`: percent of the pool above which changed pages are written whatever the age of the log; 0: none.
     #[serde(default)]
     pub dirty_pages_pct_lwm: u32,
+    /// Whether a row that finds its leaf full takes the tree's lock alone: MariaDB's way, not MySQL's.
+    #[serde(default = "super::yes")]
+    pub splits_exclude_searches: bool,
     /// `innodb_io_capacity`.
     pub io_capacity: u32,
     /// `innodb_io_capacity_max`.

@@ -224,6 +224,16 @@ pub enum RowDraw {
     },
 }
 
+impl RowDraw {
+    /// Whether a row follows the one before, where the access has several.
+    pub fn follows(self) -> bool {
+        matches!(
+            self,
+            RowDraw::Run | RowDraw::PreferredRun { .. } | RowDraw::KeyRun { .. }
+        )
+    }
+}
+
 /// sysbench's `--rand-type`, but `uniform`: see [`Preferred`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -158,6 +158,7 @@ def _settings(database: Database, pool_bytes: int, journal_writes: int) -> Json:
         "doublewrite": doublewrite in (*SWITCHES[True], "detect_and_recover"),
         "doublewrite_pages": min(value("innodb_doublewrite_pages", batch), MOST_BATCH_PAGES),
         "time_journal_writes": 0 if fdatasync else journal_writes,
+        "splits_exclude_searches": False,
         "dirty_pages_pct_lwm": int(
             float(given.get("innodb_max_dirty_pages_pct_lwm", of_release.dirty_pct))
         ),

@@ -113,7 +113,8 @@ impl Applier {
         let at = &mut self.threads[thread as usize];
         while let Some(&leaf) = at.set.leaves.get(at.next) {
             if self.pool.is_blank(leaf) {
-                Self::take(&mut self.pool, now, leaf);
+                make_room(&mut self.pool);
+                self.pool.make(now, leaf);
             } else if !self.pool.find(now, leaf) {
                 let io = ios.add(PendingIo::new(OTHER, Purpose::Piece(thread)));
                 let (volume, place) = (self.storage.data_volume(), u64::from(leaf) * PAGE_BYTES);
@@ -134,18 +135,9 @@ impl Applier {
         let at = &self.threads[thread as usize];
         let leaf = at.set.leaves[at.next];
         if !self.pool.holds(leaf) {
-            Self::take(&mut self.pool, now, leaf);
+            make_room(&mut self.pool);
+            self.pool.take(now, leaf);
         }
-    }
-
-    /// Takes a page into the pool, for which the oldest one leaves where none is free.
-    fn take(pool: &mut Pool, now: u64, page: u32) {
-        if pool.free() == 0
-            && let Some(oldest) = pool.oldest()
-        {
-            pool.evict(oldest);
-        }
-        pool.take(now, page);
     }
 
     /// A thread has applied its changes: they go to the redo log. Returns whether it is through with them.
@@ -170,5 +162,14 @@ impl Applier {
     pub fn free(&mut self, thread: u32) -> Option<u32> {
         self.idle.push(thread);
         self.begin()
+    }
+}
+
+/// Has the oldest page leave the pool, if none is free.
+fn make_room(pool: &mut Pool) {
+    if pool.free() == 0
+        && let Some(oldest) = pool.oldest()
+    {
+        pool.evict(oldest);
     }
 }

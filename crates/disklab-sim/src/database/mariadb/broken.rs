@@ -6,6 +6,7 @@
 
 use super::Mariadb;
 use super::applier::OTHER;
+use super::latch::Latch;
 use super::peers::Peers;
 use super::recovery::Recovery;
 use crate::database::outage::Outage;
@@ -163,6 +164,7 @@ impl Mariadb {
         }
         self.pageless.clear();
         self.stalled.clear();
+        self.latches.fill_with(Latch::default);
         self.held.clear();
         self.redo.waiting.clear();
         self.binlog.waiting.clear();

@@ -59,6 +59,8 @@ impl Leaf {
 pub struct Leaves {
     leaf: Vec<u32>,
     count: u64,
+    /// By row: whether it found its leaf full.
+    split: Vec<bool>,
 }
 
 impl Leaves {
@@ -66,15 +68,28 @@ impl Leaves {
     pub fn new(rows: u64, row_bytes: u64, sessions: u32) -> Leaves {
         let rows = rows / rows.div_ceil(MOST_ROWS).max(1);
         let mut leaves = vec![Leaf::default()];
+        let mut split = vec![false; rows as usize];
         for (_, row) in ended_rows(rows, sessions) {
-            add(&mut leaves, row, row_bytes.max(1));
+            split[row as usize] = add(&mut leaves, row, row_bytes.max(1));
         }
         let numbered = leaves.iter().zip(0..);
         let leaf = numbered.flat_map(|(leaf, number)| vec![number; leaf.keys.len()]);
         Leaves {
             leaf: leaf.collect(),
             count: leaves.len() as u64,
+            split,
         }
+    }
+
+    /// Whether a row found its leaf full.
+    #[inline]
+    pub fn split(&self, row: u64) -> bool {
+        self.split[(row % self.split.len() as u64) as usize]
+    }
+
+    /// Rows in so many leaves, on average.
+    pub fn rows_in(&self, leaves: u64) -> u64 {
+        (leaves * self.leaf.len() as u64).div_ceil(self.count)
     }
 
     /// The leaf of a row, counted from that of the first.
@@ -85,8 +100,8 @@ impl Leaves {
     }
 }
 
-/// Adds a row to the leaf of its key, and splits that if it is full.
-fn add(leaves: &mut Vec<Leaf>, key: u64, row_bytes: u64) {
+/// Adds a row to the leaf of its key, and splits that if it is full; returns whether it was.
+fn add(leaves: &mut Vec<Leaf>, key: u64, row_bytes: u64) -> bool {
     let behind = |leaf: &Leaf| leaf.keys.first().is_none_or(|&first| first <= key);
     let number = leaves.iter().rposition(behind).unwrap_or(0);
     let leaf = &mut leaves[number];
@@ -101,7 +116,7 @@ fn add(leaves: &mut Vec<Leaf>, key: u64, row_bytes: u64) {
     if (count + 1) * row_bytes + keeps <= PAGE_ROOM || count == 0 {
         leaf.keys.insert(place, key);
         leaf.last = Some(key);
-        return;
+        return false;
     }
     if place == leaf.keys.len()
         && let Some(next) = leaves.get_mut(number + 1)
@@ -109,7 +124,7 @@ fn add(leaves: &mut Vec<Leaf>, key: u64, row_bytes: u64) {
     {
         next.keys.insert(0, key);
         next.last = Some(key);
-        return;
+        return true;
     }
     let leaf = &mut leaves[number];
     let middle = (leaf.keys.len() / 2).max(1);
@@ -126,6 +141,7 @@ fn add(leaves: &mut Vec<Leaf>, key: u64, row_bytes: u64) {
         leaf.last = Some(key);
     }
     leaves.insert(number + 1, Leaf::of(right, last));
+    true
 }
 
 #[cfg(test)]

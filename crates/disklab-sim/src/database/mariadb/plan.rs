@@ -67,6 +67,22 @@ impl Tree {
         Some(self.added.as_ref()?.of(number))
     }
 
+    /// Whether a row that is added behind the last one takes the tree's lock alone.
+    #[inline]
+    pub fn splits_at(&self, row: u64) -> bool {
+        let number = row.checked_sub(self.rows);
+        let added = self.added.as_ref();
+        number.is_some_and(|number| added.is_some_and(|leaves| leaves.split(number)))
+    }
+
+    /// Rows in so many leaves, on average.
+    pub fn rows_in(&self, leaves: u64) -> u64 {
+        match &self.leaves {
+            Some(filled) => filled.rows_in(leaves),
+            None => leaves * self.per_leaf,
+        }
+    }
+
     /// Whether rows are added behind the last one.
     pub fn grows(&self) -> bool {
         self.added.is_some()

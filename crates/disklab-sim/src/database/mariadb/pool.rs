@@ -126,8 +126,14 @@ impl Pool {
         true
     }
 
-    /// Takes a page that was read, or made, into a free one.
-    pub fn take(&mut self, now: u64, number: u32) {
+    /// Makes a page, which is as young as one that is used. **Source:** `buf_page_create_low` of buf0buf.cc.
+    pub fn make(&mut self, now: u64, number: u32) {
+        self.fill(now, number);
+        self.link_newest(number);
+    }
+
+    /// Gives a free page its content.
+    fn fill(&mut self, now: u64, number: u32) {
         assert!(
             self.free() > 0,
             "whoever takes a page has waited for a free one"
@@ -135,6 +141,11 @@ impl Pool {
         let page = &mut self.pages[number as usize];
         (page.held, page.dirty, page.blank) = (true, false, false);
         page.first_used = now;
+    }
+
+    /// Takes a page that was read into a free one.
+    pub fn take(&mut self, now: u64, number: u32) {
+        self.fill(now, number);
         if self.middle == NONE {
             return self.link_newest(number);
         }

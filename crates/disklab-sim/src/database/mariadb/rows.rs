@@ -9,6 +9,9 @@ use crate::job::{AccessKind, RowDraw};
 /// Rows that a transaction remembers. **Reason:** TPC-C's new order locks ten rows of stock before it changes them.
 const MOST_RECENT: usize = 32;
 
+/// Leaves that an estimate reads at most.
+const ESTIMATED_LEAVES: u64 = 10;
+
 impl Mariadb {
     /// Draws the next row. Its leaf is looked for unless it is `held`, that of the row before.
     pub(super) fn next_row(&mut self, number: u32, held: Option<u32>) {
@@ -24,6 +27,7 @@ impl Mariadb {
         let (is_secondary, is_added) = (tree.secondary, row >= tree.rows);
         let session = &mut self.sessions[number as usize];
         session.number = row;
+        (session.searches, session.had_alone) = (session.row == 0 || !access.draw.follows(), false);
         if !is_secondary && !is_added && access.draw != RowDraw::Recent {
             if session.recent.len() == MOST_RECENT {
                 session.recent.pop_front();
@@ -99,13 +103,28 @@ impl Mariadb {
                         }
                         _ => (self.rows.below(rows), access.rows),
                     };
+                    let least = self.estimated_rows(access);
                     let session = &mut self.sessions[number as usize];
-                    (session.base, session.run) = (base, run);
+                    (session.base, session.run) = (base, run.max(least));
                 }
                 let session = &self.sessions[number as usize];
                 let end = rows + self.growth.rows(access.tree);
                 (session.base + u64::from(session.row)) % end
             }
+        }
+    }
+
+    /// Rows in the leaves that are read to estimate how many rows there are from a key on.
+    ///
+    /// **Source:** `btr_estimate_n_rows_in_range_on_level` of btr0cur.cc: `N_PAGES_READ_LIMIT`, 10. On our server (2026-11-28) a scan of 1 to 100
+    /// rows of 1 KiB read 8.4 pages, where its rows lay in 5.4.
+    fn estimated_rows(&self, access: &Access) -> u32 {
+        let tree = &self.plan.trees[access.tree as usize];
+        match access.draw {
+            RowDraw::KeyRun { .. } if self.rules.estimates => {
+                tree.rows_in(ESTIMATED_LEAVES).min(tree.rows) as u32
+            }
+            _ => 0,
         }
     }
 
