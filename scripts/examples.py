@@ -138,6 +138,12 @@ SHOWN = {
         "rate-variable-mixed",
         "latency-fixed-read",
     ),
+    "mariadb-which-disk": Example(
+        ("rehearse", "experiments/mariadb-which-disk.yaml", "--quick", "--repeat", "3"), ("rate",)
+    ),
+    "mariadb-doublewrite": Example(
+        ("rehearse", "experiments/mariadb-doublewrite.yaml", "--quick", "--repeat", "3"), ("rate",)
+    ),
     "redis-fsync": Example(
         ("rehearse", "experiments/redis-fsync.yaml", "--quick", "--repeat", "3"),
         ("percentiles-everysec", "percentiles-always"),
