@@ -122,6 +122,25 @@ struct Rules {
     others: usize,
 }
 
+impl Rules {
+    fn new(job: &MariadbJob, plan: &Plan, setting: &Setting) -> Rules {
+        let settings = &job.database;
+        let has_not = |mechanism| setting.has_not(mechanism);
+        Rules {
+            parameters: job.parameters.clone(),
+            writes_binlog: settings.writes_binlog,
+            recovery_reads: !has_not(Mechanism::RecoveryReads),
+            locks_trees: settings.splits_exclude_searches
+                && !has_not(Mechanism::IndexLocks)
+                && plan.trees.iter().any(Tree::grows),
+            estimates: !has_not(Mechanism::RangeEstimates),
+            syncs: [settings.syncs_redo, settings.sync_binlog > 0],
+            replication: settings.replication,
+            others: job.cluster.nodes as usize - 1,
+        }
+    }
+}
+
 /// A server in virtual time.
 pub struct Mariadb {
     course: Course<Event>,
@@ -196,18 +215,7 @@ impl Model for Mariadb {
         let (redo, binlog) = logs(job, &plan, &storage, setting);
         Ok(Mariadb {
             course,
-            rules: Rules {
-                parameters: parameters.clone(),
-                writes_binlog: settings.writes_binlog,
-                recovery_reads: !has_not(Mechanism::RecoveryReads),
-                locks_trees: settings.splits_exclude_searches
-                    && !has_not(Mechanism::IndexLocks)
-                    && plan.trees.iter().any(Tree::grows),
-                estimates: !has_not(Mechanism::RangeEstimates),
-                syncs: [settings.syncs_redo, settings.sync_binlog > 0],
-                replication: settings.replication,
-                others: job.cluster.nodes as usize - 1,
-            },
+            rules: Rules::new(job, &plan, setting),
             cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
             link: Link::new(job.cluster.network_bytes_per_s),
             before: storage.volumes(0),
