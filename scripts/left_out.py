@@ -71,6 +71,11 @@ UNTOUCHED: Mapping[str, tuple[int, str]] = {
 """Values of every fitted parameter that owe nothing to a published study, and where from."""
 
 
+AS = {"client_write_cpu_ns": "client_read_cpu_ns", "message_overhead_ns": "overhead_ns"}
+"""What is known as another value is known, and moves with that where other studies tell it: a
+client's write as its read, a hand-over between threads of a message as one of a request."""
+
+
 @dataclass(frozen=True)
 class Fold:
     """Studies that are left out together, and what the others tell."""
@@ -142,11 +147,20 @@ def with_assumed_within(fold: Fold, found: Fit) -> Calibration:
     """Return a fitted file in which each value that the others do not tell has that range."""
     factor = off_of_assumed(fold, found)
     untold = set(UNTOUCHED) - set(fold.told) | set(found.at_bound)
-    parameters = {
-        name: one.model_copy(update={"within": factor}) if name in untold else one
-        for name, one in found.calibration.parameters.items()
-    }
+    parameters = dict(found.calibration.parameters)
+    for name in untold:
+        value = moved_along(name, fold, found)
+        parameters[name] = parameters[name].model_copy(update={"within": factor, "value": value})
     return found.calibration.model_copy(update={"parameters": parameters})
+
+
+def moved_along(name: str, fold: Fold, found: Fit) -> int:
+    """Return the value of a parameter that the others do not tell."""
+    parameters, other = found.calibration.parameters, AS.get(name)
+    value: int = parameters[name].value
+    if other is None or name in fold.told or other not in fold.told or other in found.at_bound:
+        return value
+    return round(value * parameters[other].value / UNTOUCHED[other][0])
 
 
 def say(evaluation: Evaluation, number: int) -> None:
@@ -468,7 +482,7 @@ UNTOLD = {
 def worth_of_values(blank: Calibration, file: Calibration, options: Options) -> Iterator[str]:
     """Yield the study of copies with single values that the other studies do not tell."""
     others = {
-        "as above": blank,
+        "no value moved along": blank,
         "pauses of our own JVM, scaled to the study's": blank.newest(),
         **{name: _with_values(blank, file, names) for name, names in UNTOLD.items()},
     }
@@ -509,6 +523,10 @@ def fold_text(fold: Fold, found: Fit) -> Iterator[str]:
         f"So eight of ten assumed values lay within a factor of {off_of_assumed(fold, found):.1f}: "
         "the range, in bands, of those that they do not tell.\n"
     )
+    moved = {name: moved_along(name, fold, found) for name in AS}
+    if along := [name for name, value in moved.items() if value != parameters[name].value]:
+        values = ", ".join(f"`{name}` {moved[name]:,} (as `{AS[name]}`)" for name in along)
+        yield f"Moved along with what they tell: {values}.\n"
     if found.at_bound:
         yield f"Not told by them after all: {', '.join(found.at_bound)}.\n"
 
