@@ -193,6 +193,14 @@ def test_operations_of_rows_wait_as_innodb_has_them_wait(kind: str, row: str, ab
     assert without["ops_per_s"] > 1.2 * usual["ops_per_s"]
 
 
+def test_rows_are_added_where_others_are_deleted() -> None:
+    mixture = "read: 50%, insert: 40%, delete: 10%}\n  keys: latest"
+    text = ROWS.replace("read: 50%, write: 50%}", mixture)
+    found = sums(with_settings(text, "innodb_buffer_pool_size: 64M"))
+    assert found["write_bytes_per_operation"] > 400
+    assert found["read_ios_per_operation"] < 0.5
+
+
 def test_without_doublewrite_fewer_bytes_are_written() -> None:
     small = "innodb_buffer_pool_size: 64M"
     twice = sums(with_settings(SYSBENCH, small))

@@ -7,8 +7,8 @@
 //! upgrades the index's lock). By the source it is so where less than about 540 B of the leaf are left, or where the row comes behind the
 //! last one of a leaf that is not the last; that every full leaf does so is what our server shows: with 16 threads, half reads of a
 //! Premium SSD and half inserts (2026-11-28), it did 1,161 and 1,213 operations a second with rows of 4,090 B and 3,610 with rows of
-//! 1 KiB, while the disk had a fifth of its IOPS. Simulated are 1,470 and 3,880 so, 3,220 and 7,620 with the second rule alone, and
-//! 5,000 and 8,010 without the lock. MySQL 8 searches once more under the lock that lets searches go on.
+//! 1 KiB, while the disk had a fifth of its IOPS. Simulated are 1,494 and 3,940 so, and 5,398 and 8,289 without the lock; with the second
+//! rule alone it was 3,220 and 7,617, before pages that are made were young. MySQL 8 searches once more under the lock that lets searches go on.
 //! **Divergence:** the lock is held for no time; a page above the leaves that a split changes stops no search.
 
 use std::collections::VecDeque;

@@ -226,33 +226,37 @@ impl Plan {
         let script = Script::new(&job.workload.transactions, |statement| {
             plan.lay_out(statement, &numbers, job)
         });
-        plan.grow(job);
+        plan.grow(job, &numbers);
         (plan, script)
     }
 
-    /// Has trees grow that get rows behind their last one. Several sessions add them, in about the order of their keys.
-    fn grow(&mut self, job: &MariadbJob) {
+    /// Has trees grow that get rows behind their last one, and not where their transaction has deleted one. Several sessions add them, in
+    /// about the order of their keys.
+    fn grow(&mut self, job: &MariadbJob, numbers: &BTreeMap<&str, u32>) {
         let work = &job.workload;
         let sessions = work.load.most_under_way().min(MOST_SESSIONS);
-        let deletes = |other: &&Access| other.kind == AccessKind::Delete;
-        let emptied: Vec<u32> = self
-            .accesses
-            .iter()
-            .filter(deletes)
-            .map(|each| each.tree)
-            .collect();
-        for access in &self.accesses {
-            let tree = &mut self.trees[access.tree as usize];
-            let is_added = access.kind == AccessKind::Insert
-                && access.draw != RowDraw::Recent
-                && (access.draw != RowDraw::Keys || work.keys == Keys::Latest)
-                && !tree.secondary
-                && tree.ends == 1
-                && !emptied.contains(&access.tree);
-            if is_added && tree.added.is_none() {
-                let bytes = u64::from(job.tables[access.tree as usize].row_bytes);
-                tree.added = Some(Arc::new(Leaves::new(ADDED_ROWS, bytes, sessions)));
-                self.split_redo_bytes = if sessions > 1 { SPLIT_REDO_BYTES } else { 0 };
+        for transaction in &work.transactions {
+            let accesses = || {
+                transaction
+                    .statements
+                    .iter()
+                    .flat_map(|each| &each.accesses)
+            };
+            for access in accesses().filter(|access| access.kind == AccessKind::Insert) {
+                let number = numbers[access.table.as_str()] as usize;
+                let tree = &mut self.trees[number];
+                let comes_last = match access.draw {
+                    RowDraw::Recent => false,
+                    RowDraw::Keys => work.keys == Keys::Latest,
+                    _ => tree.ends == 1,
+                };
+                let is_freed = accesses()
+                    .any(|other| other.kind == AccessKind::Delete && other.table == access.table);
+                if comes_last && !is_freed && !tree.secondary && tree.added.is_none() {
+                    let bytes = u64::from(job.tables[number].row_bytes);
+                    tree.added = Some(Arc::new(Leaves::new(ADDED_ROWS, bytes, sessions)));
+                    self.split_redo_bytes = if sessions > 1 { SPLIT_REDO_BYTES } else { 0 };
+                }
             }
         }
         if self.trees.iter().any(Tree::grows) {

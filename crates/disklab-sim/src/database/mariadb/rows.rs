@@ -86,7 +86,7 @@ impl Mariadb {
             RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
             RowDraw::Keys => {
                 let row = self.row_by_key(!inserts);
-                if row >= rows {
+                if inserts && row >= rows {
                     self.growth.append(access.tree);
                 }
                 row
