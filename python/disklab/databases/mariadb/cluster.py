@@ -115,7 +115,8 @@ class MariaDB(Copies[Server]):
     @contextmanager
     def fills(self) -> Iterator[None]:
         """Write the logs once a second on every server, as its settings say again afterwards."""
-        servers = [server.connection() for server in self.servers]
+        there = (server for server in self.servers if server.place.name not in self._away)
+        servers = [server.connection() for server in there]
         names = ", ".join(f"@@GLOBAL.{name}" for name in SYNCS)
         before = [sql.ask(f"SELECT {names}")[0] for sql in servers]
         try:

@@ -22,14 +22,14 @@ CONFIRM_SECONDS = 10
 **Source:** the default of `rpl_semi_sync_master_timeout`."""
 PERIODS = {
     "gmcast.peer_timeout": 3,
-    "evs.keepalive_period": 1,
     "evs.inactive_check_period": 1,
     "evs.suspect_timeout": 5,
     "evs.inactive_timeout": 15,
     "evs.install_timeout": 8,
 }
 """Seconds after which nodes take each other for gone, at their usual values; those of the described
-system. **Source:** Galera's documentation, "Galera Parameters"."""
+system. **Source:** Galera's documentation, "Galera Parameters". Not `evs.keepalive_period`: nodes
+that say more often that they live change nothing, and one that joins waits for such a message."""
 USER = DATABASE = "disklab"
 
 SCHEMAS = (DATABASE, "disklab_tpcc")
