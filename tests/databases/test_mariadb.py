@@ -11,7 +11,7 @@ import pytest
 from disklab import spec
 from disklab.database_settings import Setting
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
-from disklab.databases.mariadb.cluster import MariaDB
+from disklab.databases.mariadb.cluster import FILLING, MariaDB
 from disklab.databases.mariadb.server import Server
 from disklab.databases.mariadb.sizing import LEAST_POOL, LEAST_REDO, plan_memory
 from disklab.engine.load import (
@@ -36,7 +36,8 @@ ROWS = 400
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaDB]:
-    with mariadb(settings={"sync_binlog": 1}) as database:
+    settings: dict[str, Setting] = {"sync_binlog": 1, "innodb_log_file_size": LEAST_REDO}
+    with mariadb(settings=settings) as database:
         yield database
 
 
@@ -90,6 +91,19 @@ def test_rows_are_read_back_as_they_were_written(server: MariaDB) -> None:
     assert (files.redo / "ib_logfile0").exists()
     assert (files.binlog / "binlog.000001").exists()
     assert not (files.data / "ib_logfile0").exists()
+
+
+def test_a_fill_waits_for_no_disk_and_has_a_long_redo_log(server: MariaDB) -> None:
+    def settings() -> list[str]:
+        sql = server.primary.connection()
+        return sql.ask(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in FILLING)}")[0]
+
+    before = settings()
+    assert before == ["1", "1", str(LEAST_REDO)]
+    with server.fills():
+        assert settings() == list(FILLING.values())
+        fill(server)
+    assert settings() == before
 
 
 def test_a_row_that_is_written_again_is_another_one(server: MariaDB) -> None:
@@ -262,10 +276,13 @@ def test_a_replica_confirms_commits_is_replaced_and_promoted() -> None:
 
 def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
     with mariadb(copies=3) as database:
-        n1, _, n3 = database.servers
-        fill(database)
-        database.wait_until_whole()
-        assert rows_of(n3) == ROWS
+        n1, n2, n3 = database.servers
+        with database.fills():
+            assert database.observe().metrics["members"] == 1
+            assert (n2.process.pid, n3.process.pid) == (None, None)
+            fill(database)
+        # The others have begun with its files, and nobody had to send a whole copy.
+        assert [rows_of(server) for server in database.servers] == [ROWS] * 3
         assert database.observe().metrics["members"] == 3
         writes = job(database, {"write": 1.0}, Stop(duration_s=6.0), KnownVersions())
         with LoadRun(writes) as run:

@@ -131,7 +131,6 @@ class Galera(MariaDB):
             server.stop()
         with super().fills():
             yield
-        first.checkpoint()
         first.stop()
         for server in others:
             server.seed(first)
