@@ -13,7 +13,7 @@ from disklab.database_settings import Setting
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
 from disklab.databases.mariadb.cluster import FILLING, MariaDB
 from disklab.databases.mariadb.server import Server
-from disklab.databases.mariadb.sizing import LEAST_POOL, LEAST_REDO, plan_memory
+from disklab.databases.mariadb.sizing import LEAST_LOG_BUFFER, LEAST_POOL, LEAST_REDO, plan_memory
 from disklab.engine.load import (
     ClosedLoop,
     KnownVersions,
@@ -36,7 +36,11 @@ ROWS = 400
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaDB]:
-    settings: dict[str, Setting] = {"sync_binlog": 1, "innodb_log_file_size": LEAST_REDO}
+    settings: dict[str, Setting] = {
+        "sync_binlog": 1,
+        "innodb_log_file_size": LEAST_REDO,
+        "innodb_log_buffer_size": LEAST_LOG_BUFFER,
+    }
     with mariadb(settings=settings) as database:
         yield database
 
@@ -192,6 +196,8 @@ def test_memory_and_redo_log_follow_the_scale() -> None:
     assert not full.reasons
     small = plan_memory(Sizes(64 * GIB, Fraction(1, 10_000)))
     assert (small.pool, small.redo) == (LEAST_POOL, LEAST_REDO)
+    buffers = [plan.settings["innodb_log_buffer_size"] for plan in (full, small)]
+    assert buffers == ["16777216", "2097152"]
     assert "innodb_buffer_pool_size 16 MiB: scaled by 1/10000" in small.reasons[0]
 
 

@@ -46,7 +46,7 @@ FILLING = {
     "sync_binlog": "0",
     REDO_SIZE: str(FULL_REDO),
 }
-"""Settings of a server while rows are written that nobody waits for; a longer redo log stays."""
+"""Settings of a server while rows are written that nobody waits for."""
 
 
 class MariaDB(Copies[Server]):
@@ -126,12 +126,14 @@ class MariaDB(Copies[Server]):
         """
         there = (server for server in self.servers if server.place.name not in self._away)
         servers = [server.connection() for server in there]
-        names = ", ".join(f"@@GLOBAL.{name}" for name in FILLING)
-        before = [sql.ask(f"SELECT {names}")[0] for sql in servers]
+        names = ", ".join(f"@@GLOBAL.{name}" for name in (*FILLING, "innodb_log_buffer_size"))
+        asked = [sql.ask(f"SELECT {names}")[0] for sql in servers]
+        before = [values for *values, _ in asked]
         try:
-            for sql, (*_, redo) in zip(servers, before, strict=True):
-                longest = str(max(int(redo), FULL_REDO))
-                sql.ask(_global({**FILLING, REDO_SIZE: longest}))
+            for sql, (*_, redo, buffer) in zip(servers, asked, strict=True):
+                # It can be made as short as its buffer again, and no shorter.
+                grows = int(buffer) <= int(redo) < FULL_REDO
+                sql.ask(_global(FILLING if grows else {**FILLING, REDO_SIZE: redo}))
             yield
         finally:
             # One that has died begins again with its own settings.

@@ -15,6 +15,9 @@ LEAST_POOL = 16 * MIB
 # Source: the default of innodb_log_file_size, whatever the memory.
 FULL_REDO = 96 * MIB
 LEAST_REDO = 4 * MIB
+# Source: innodb_log_buffer_size, its default and its least; a redo log cannot be made smaller than
+# it while the server runs.
+FULL_LOG_BUFFER, LEAST_LOG_BUFFER = 16 * MIB, 2 * MIB
 # Source: the default of Galera's gcache.size, whatever the memory. A node that was away for longer
 # than it lasts gets a whole copy.
 FULL_GCACHE = 128 * MIB
@@ -48,6 +51,9 @@ class MemoryPlan:
         return {
             "innodb_buffer_pool_size": str(self.pool),
             "innodb_log_file_size": str(self.redo),
+            "innodb_log_buffer_size": str(
+                min(FULL_LOG_BUFFER, max(self.redo // 2 // MIB * MIB, LEAST_LOG_BUFFER))
+            ),
             # Caches of engines that no table of ours has.
             "key_buffer_size": "1M",
             "aria_pagecache_buffer_size": "8M",
