@@ -9,7 +9,7 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, EngineError, MachineError
-from disklab.events import Event, Warned
+from disklab.events import Event, Progress, Warned
 from disklab.hosts.control_group import GroupRoot
 from disklab.hosts.places import Places
 from disklab.procedures import turn
@@ -89,6 +89,13 @@ def again(world: World) -> None:
     world.steps.clear()
     world.fail_at = None
     world.broken = {}
+
+
+def test_a_fill_tells_of_how_many_rows_it_is(world: World, rehearsal: Rehearsal) -> None:
+    rehearsal(world)
+    fills = [one for one in rehearsal.events if isinstance(one, Progress) and one.phase == "fill"]
+    assert {one.of for one in fills} == {10_000}
+    assert all(one.done for one in fills)
 
 
 def test_nothing_fails(world: World, rehearsal: Rehearsal) -> None:

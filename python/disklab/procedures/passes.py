@@ -75,7 +75,8 @@ def measure(turn: Turn, bed: Bed, notes: Notes) -> Series:
 
 def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
     """Bring the bed into the trial's condition. `stop`: when one pass of its load ends."""
-    workload = turn.workload()
+    workload, dataset = turn.workload(), turn.on_cluster.dataset
+    rows = None if dataset is None else dataset.rows
     uncounted = jobs.warm_up_of(turn.spec, turn.effort, turn.scale) or stop
     for step in conditions.steps(bed.state, turn.on_cluster):
         phase, done = conditions.PHASES[step], 0
@@ -88,7 +89,7 @@ def prepare(turn: Turn, bed: Bed, notes: Notes, stop: Stop) -> None:
                 told = bed.run(workload, begin, notes.watcher("warm-up", None))
                 done = sum(one.count for one in told.operations.values())
             else:
-                bed.take(step, turn.on_cluster, workload, notes.watcher("fill", None))
+                bed.take(step, turn.on_cluster, workload, notes.watcher("fill", rows))
         if done:
             notes.count(phase, done)
     # A restart for a cold page cache has lost what the compiler knew.
