@@ -65,16 +65,26 @@ def bench(repeats: int, seconds: float) -> list[Row]:
         answers = [run(cold_reads(kib, count)) for _ in range(repeats)]
         case = f"cold reads, read-ahead {kib} KiB"
         operations = [count / answer["wall_s"] / MILLION for answer in answers]
-        ios = [answer["disk_ios"] / answer["wall_s"] / MILLION for answer in answers]
         rows.append(row(f"{case}, operations", "M/s", operations))
-        rows.append(row(f"{case}, disk I/Os", "M/s", ios))
+        rows += [
+            row(f"{case}, {name}", "M/s", rates(answers, key)) for name, key in COUNTED.items()
+        ]
     answers = [run(device(seconds)) for _ in range(repeats)]
-    ios = [answer["disk_ios"] / answer["wall_s"] / MILLION for answer in answers]
+    ios = rates(answers, COUNTED["disk I/Os"])
     rows.append(row(f"one device, 4 KiB reads, depth {FIO_DEPTH}, disk I/Os", "M/s", ios))
     small = seconds < 1
     # A sweep is predicted as the studies are, so that the small size needs no study.
     cases = [sweep(small)] if small else [sweep(small), studies()]
     return [*rows, *(whole(case, small) for case in cases)]
+
+
+COUNTED = {"disk I/Os": "disk_ios", "events": "events"}
+"""What an answer counts beside operations, by its name in a case."""
+
+
+def rates(answers: list[dict[str, Any]], key: str) -> list[float]:
+    """Return how many millions a second each run had of what an answer counts."""
+    return [answer[key] / answer["wall_s"] / MILLION for answer in answers]
 
 
 def row(case: str, unit: str, values: list[float]) -> Row:
