@@ -248,6 +248,8 @@ pub enum Mechanism {
     IndexSplits,
     /// A row that finds its leaf full waits for no search in MariaDB.
     IndexLocks,
+    /// Deleted rows of MariaDB cost nothing once they are committed.
+    Purge,
     /// InnoDB reads no page to estimate how many rows a range has.
     RangeEstimates,
     /// Other nodes of a Galera cluster apply changes at once, and hold no commit up.

@@ -213,6 +213,42 @@ fn a_write_transaction_has_the_ios_and_bytes_of_the_real_servers() {
 }
 
 #[test]
+fn purge_of_deleted_rows_holds_searches_up_and_reads_and_writes_neighbours() {
+    use AccessKind::{Delete, Read};
+    let select = || statement(1, false, vec![access("sbtest", Read, 1, None)]);
+    let rows = |statements| {
+        let mut job = job(statements, 16, 64);
+        let settings = settings(&mut job);
+        settings.tables[0].rows = 400_000;
+        settings.workload.warm_up_ns = 2 * SECOND;
+        settings.workload.stop.duration_ns = Some(6 * SECOND);
+        let latency = &mut settings.cluster.host.volumes[0].disks[0].latency;
+        latency.read = Distribution::constant(2 * MS);
+        settings.tables[0].row_bytes = 4_126;
+        settings.tables[0].fill_sessions = 16;
+        settings.database.writes_binlog = false;
+        settings.database.sync_binlog = 0;
+        job
+    };
+    let delete = statement(1, true, vec![access("sbtest", Delete, 1, None)]);
+    let deletes = rows(vec![statement(4, false, select().accesses), delete]);
+    let free = without(Mechanism::Purge, &deletes);
+    let usual = run(&deletes);
+    let unlocked = without(Mechanism::IndexLocks, &deletes);
+    assert!(unlocked.ops_per_s > 1.2 * usual.ops_per_s);
+    let sums = (&unlocked.telemetry, &free.telemetry);
+    assert!(sums.0.read_ios_per_operation > 1.05 * sums.1.read_ios_per_operation);
+    assert!(sums.0.write_bytes_per_operation > 1.1 * sums.1.write_bytes_per_operation);
+    // MySQL's searches go on.
+    let mut mysql = deletes.clone();
+    settings(&mut mysql).database.splits_exclude_searches = false;
+    assert_eq!(run(&mysql).ops_per_s, unlocked.ops_per_s);
+    // Nothing is deleted: nothing is purged.
+    let reads = rows(vec![select()]);
+    assert_eq!(run(&reads).events, without(Mechanism::Purge, &reads).events);
+}
+
+#[test]
 fn without_doublewrite_a_page_is_written_once() {
     let with = job(writes(), 8, 128);
     let mut off = with.clone();
@@ -382,6 +418,27 @@ fn killed(pool_mib: u64) -> Job {
         ..jobs::servers::waits()
     });
     job
+}
+
+#[test]
+fn a_server_that_comes_back_purges_what_was_deleted_before() {
+    let delete = || statement(1, true, vec![access("sbtest", AccessKind::Delete, 1, None)]);
+    for events in [
+        vec![at(3, 0, What::Kill), at(4, 0, What::Start)],
+        vec![at(3, 0, What::Restart)],
+    ] {
+        let mut job = killed(64);
+        let server = settings(&mut job);
+        server.workload.transactions[0].statements = vec![delete()];
+        server.tables[0].rows = 400_000;
+        server.tables[0].row_bytes = 4_126;
+        server.faults.as_mut().expect("some").events = events;
+        let reads = |report: &Report| report.telemetry.read_ios_per_operation;
+        let (usual, free) = (run(&job), without(Mechanism::Purge, &job));
+        assert!(reads(&usual) > 1.1 * reads(&free));
+        let course = usual.faults.expect("it has a timetable").course;
+        assert!(course.completed[28] > 100, "{course:?}");
+    }
 }
 
 fn faults(job: &Job) -> FaultReport {

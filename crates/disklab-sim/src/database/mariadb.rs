@@ -8,11 +8,12 @@
 //! nodes of Galera before the logs, and waits for the round trip to the furthest. **Changed pages** reach the disk by the page
 //! cleaner ([`flushing`]).
 //!
-//! A server that is killed comes back by its redo log ([`recovery`]); commits wait for another one that has ended ([`peers`]).
+//! Deleted rows leave the tree once a second ([`purge`]). A server that is killed comes back by its redo log ([`recovery`]); commits
+//! wait for another one that has ended ([`peers`]).
 //!
 //! **Source:** MariaDB 10.11: buf0buf.cc, buf0lru.cc, buf0flu.cc, buf0dblwr.cc, log0log.cc, trx0trx.cc; log.cc.
-//! **Divergence:** no lock on a row is waited for; leaves of rows do not split, while those of a new index do ([`splits`]), which is
-//! all that purge works on; nothing is read ahead; a row that is added behind the last one makes pages ([`growth`]), any other one goes
+//! **Divergence:** no lock on a row is waited for; leaves of rows are joined by purge ([`purge`]) and do not split, while those of a new
+//! index do ([`splits`]); nothing is read ahead; a row that is added behind the last one makes pages ([`growth`]), any other one goes
 //! to a page that is there. Of several servers one takes all transactions; a replica keeps up, and certification finds no conflict.
 //! Another node of Galera applies what it gets ([`applier`]), and holds commits up where it cannot. **Held against our server**
 //! (10.11.19): rows, 24 cells, in docs/predict-mariadb.md (2026-11-28). Sysbench (2026-11-27, a pool of 128 MiB over 450 MiB): reads of
@@ -33,6 +34,7 @@ mod log;
 mod peers;
 mod plan;
 mod pool;
+mod purge;
 mod recovery;
 mod rows;
 mod server;
@@ -54,6 +56,7 @@ use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
+use crate::database::mariadb::purge::Purge;
 use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
@@ -106,6 +109,8 @@ struct Session {
     wrote: Option<u64>,
     /// Leaves that the transaction has changed, where another node applies its changes.
     changed: Vec<u32>,
+    /// Trees and rows that it has deleted, where purge takes them.
+    deleted: Vec<(u32, u64)>,
 }
 
 struct Rules {
@@ -114,7 +119,7 @@ struct Rules {
     syncs: [bool; 2],
     /// Whether pages of the redo log are read after a crash.
     recovery_reads: bool,
-    /// Whether some rows take their tree's lock alone, and whether ranges are estimated.
+    /// Whether some rows or purge take their tree's lock alone, and whether ranges are estimated.
     locks_trees: bool,
     estimates: bool,
     replication: Replication,
@@ -123,7 +128,7 @@ struct Rules {
 }
 
 impl Rules {
-    fn new(job: &MariadbJob, plan: &Plan, setting: &Setting) -> Rules {
+    fn new(job: &MariadbJob, plan: &Plan, setting: &Setting, purges: bool) -> Rules {
         let settings = &job.database;
         let has_not = |mechanism| setting.has_not(mechanism);
         Rules {
@@ -132,7 +137,7 @@ impl Rules {
             recovery_reads: !has_not(Mechanism::RecoveryReads),
             locks_trees: settings.splits_exclude_searches
                 && !has_not(Mechanism::IndexLocks)
-                && plan.trees.iter().any(Tree::grows),
+                && (purges || plan.trees.iter().any(Tree::grows)),
             estimates: !has_not(Mechanism::RangeEstimates),
             syncs: [settings.syncs_redo, settings.sync_binlog > 0],
             replication: settings.replication,
@@ -149,6 +154,8 @@ pub struct Mariadb {
     /// By tree: leaves that split.
     indexes: Vec<Option<Index>>,
     growth: Growth,
+    /// None: nothing is deleted, or purge costs nothing.
+    purge: Option<Box<Purge>>,
     latches: Vec<Latch>,
     clients: Clients,
     cores: Servers,
@@ -213,9 +220,11 @@ impl Model for Mariadb {
         let keys_a_row = RowKeys::count(work.keys, rows, scale) / rows;
         let is_spread = keys_a_row > 1 && work.keys != Keys::Latest;
         let (redo, binlog) = logs(job, &plan, &storage, setting);
+        let purge = Purge::new(&plan, job).filter(|_| !has_not(Mechanism::Purge));
         Ok(Mariadb {
             course,
-            rules: Rules::new(job, &plan, setting),
+            rules: Rules::new(job, &plan, setting, purge.is_some()),
+            purge,
             cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
             link: Link::new(job.cluster.network_bytes_per_s),
             before: storage.volumes(0),
@@ -330,6 +339,7 @@ impl Sessions for Mariadb {
         let session = &mut self.sessions[number as usize];
         session.wrote = None;
         session.recent.clear();
+        session.deleted.clear();
         (session.searches, session.holds) = (false, false);
     }
 
@@ -462,12 +472,27 @@ impl Mariadb {
             return;
         }
         let tree = self.plan.accesses[session.access as usize].tree as usize;
-        for (next, had_alone) in self.latches[tree].release() {
-            if !self.clients.is_over(next) {
+        let others = self.latches[tree].release();
+        self.go_on(now, others);
+    }
+
+    /// Those go on who have waited for a tree's lock, each with whether it has had that alone; purge with its next row behind them.
+    fn go_on(&mut self, now: u64, others: Vec<(u32, bool)>) {
+        let mut purging = None;
+        for (next, had_alone) in others {
+            if next >= purge::FIRST {
+                purging = Some(next);
+                if had_alone {
+                    self.purge_alone(next);
+                }
+            } else if !self.clients.is_over(next) {
                 self.clients.spend(now, next, Stretch::Held);
                 self.sessions[next as usize].had_alone = had_alone;
                 self.read_on(now, next);
             }
+        }
+        if let Some(number) = purging {
+            self.purge_on(now, number);
         }
     }
 
@@ -482,18 +507,18 @@ impl Mariadb {
         self.latches[tree as usize].take(number)
     }
 
-    /// Whether a page is in the pool; if not, the session waits until it has been read, and looks again.
+    /// Whether a page is in the pool; if not, the session, or purge, waits until it has been read, and looks again.
     fn has_page(&mut self, now: u64, number: u32, page: u32) -> bool {
         if let Some(waiting) = self.reading.get_mut(&page) {
             waiting.push(number);
-            self.sessions[number as usize].since = now;
+            self.waits(now, number);
             return false;
         }
         let is_blank = self.pool.is_blank(page);
         if !is_blank && self.pool.find(now, page) {
             return true;
         }
-        self.sessions[number as usize].since = now;
+        self.waits(now, number);
         if self.pool.free() <= self.reading.len() as u32 {
             self.pageless.push_back(number);
             self.free_pages(now);
@@ -510,9 +535,18 @@ impl Mariadb {
         false
     }
 
+    /// Notes when a session begins to wait; purge is nobody whose time counts.
+    fn waits(&mut self, now: u64, number: u32) {
+        if let Some(session) = self.sessions.get_mut(number as usize) {
+            session.since = now;
+        }
+    }
+
     fn read_page(&mut self, now: u64, number: u32, page: u32) {
         self.reading.insert(page, Vec::new());
-        self.sessions[number as usize].loaded += 1;
+        if let Some(session) = self.sessions.get_mut(number as usize) {
+            session.loaded += 1;
+        }
         let purpose = Purpose::Piece(number);
         let io = self.ios.add(PendingIo::new(self.life, purpose));
         let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
@@ -527,6 +561,10 @@ impl Mariadb {
         while self.pool.free() > self.reading.len() as u32
             && let Some(number) = self.pageless.pop_front()
         {
+            if number >= purge::FIRST {
+                self.purge_on(now, number);
+                continue;
+            }
             let since = self.sessions[number as usize].since;
             self.course.recorder.waited_for_disk(now - since);
             self.clients.spend(now, number, Stretch::Held);
@@ -536,10 +574,17 @@ impl Mariadb {
 
     /// A session's page is there: it goes on, and whoever waits for the same.
     fn page_read(&mut self, now: u64, number: u32, passed: u64) {
-        let page = self.sessions[number as usize].leaf.expect("it reads one");
+        let page = match self.sessions.get(number as usize) {
+            Some(session) => session.leaf.expect("it reads one"),
+            None => self.purge_reads(number),
+        };
         self.pool.take(now, page);
         let waiting = self.reading.remove(&page).unwrap_or_default();
         for this in std::iter::once(number).chain(waiting) {
+            if this >= purge::FIRST {
+                self.purge_on(now, this);
+                continue;
+            }
             if self.clients.is_over(this) {
                 continue;
             }
@@ -564,6 +609,10 @@ impl Mariadb {
             self.sessions[number as usize].changed.push(leaf);
         }
         self.change_index(number, access);
+        if let Some(purge) = &mut self.purge {
+            let session = &mut self.sessions[number as usize];
+            purge.note(session, access.tree, access.kind);
+        }
         self.redo.end += self.rules.parameters.redo_row_bytes + access.redo_bytes;
         if begins {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
@@ -588,8 +637,18 @@ impl Mariadb {
         let layout = &self.plan.trees[tree as usize];
         match layout.added_leaf(row) {
             Some(leaf) => self.growth.page_of(tree, leaf),
-            None => layout.leaf_of(row),
+            None => {
+                let leaf = layout.leaf_of(row);
+                self.page_of(tree, leaf)
+            }
         }
+    }
+
+    /// Where the rows of a leaf are, which purge may have joined with another one.
+    #[inline]
+    fn page_of(&mut self, tree: u32, leaf: u32) -> u32 {
+        let purge = self.purge.as_mut();
+        purge.map_or(leaf, |purge| purge.page_of(tree, leaf))
     }
 
     /// Changes an entry of an index whose leaves split: an update adds one beside that which is gone.
@@ -671,6 +730,7 @@ impl Mariadb {
         session.wrote = None;
         self.redo.end += self.rules.parameters.redo_commit_bytes;
         self.binlog_bytes(number, bytes);
+        self.purge_committed(number);
         if self.rules.replication == Replication::Galera {
             if self.applier.as_ref().is_some_and(|applier| applier.stops()) {
                 return self.held.push_back(number);

@@ -165,6 +165,9 @@ impl Mariadb {
         self.pageless.clear();
         self.stalled.clear();
         self.latches.fill_with(Latch::default);
+        if let Some(purge) = &mut self.purge {
+            purge.is_gone();
+        }
         self.held.clear();
         self.redo.waiting.clear();
         self.binlog.waiting.clear();

@@ -235,6 +235,7 @@ impl Mariadb {
     pub(super) fn cleaner_round(&mut self, now: u64) {
         if self.runs() {
             self.clean(now);
+            self.purge_round(now);
         }
         self.course.queue.push(now + ROUND_NS, Event::Cleaner);
     }
@@ -338,13 +339,18 @@ impl Mariadb {
         (self.plan.pages + super::UNDO_PAGES) * PAGE_BYTES
     }
 
-    /// A page's content is taken as it is now: what changes from here on is written another time.
-    fn start_write(&mut self, page: u32) {
+    /// A page's changes are those of no page any more: none of them waits to be written.
+    pub(super) fn drop_change(&mut self, page: u32) {
         self.pool.mark(page, false);
         let first = &mut self.flushing.first_change[page as usize];
         if std::mem::replace(first, u64::MAX) != u64::MAX {
             self.flushing.dirty -= 1;
         }
+    }
+
+    /// A page's content is taken as it is now: what changes from here on is written another time.
+    fn start_write(&mut self, page: u32) {
+        self.drop_change(page);
         let cpu_ns = self.rules.parameters.page_write_cpu_ns;
         let now = self.course.queue.now();
         self.cores.serve(now, cpu_ns);

@@ -16,7 +16,7 @@ use crate::database::fill::ended_rows;
 const MOST_ROWS: u64 = 1 << 14;
 
 /// Bytes of a page that header, directory and trailer leave to records.
-const PAGE_ROOM: u64 = super::plan::PAGE_BYTES - 128;
+pub const PAGE_ROOM: u64 = super::plan::PAGE_BYTES - 128;
 
 /// What inserts in order leave free. **Source:** `dict_index_get_space_reserve`.
 const RESERVE: u64 = super::plan::PAGE_BYTES / 16;
@@ -90,6 +90,15 @@ impl Leaves {
     /// Rows in so many leaves, on average.
     pub fn rows_in(&self, leaves: u64) -> u64 {
         (leaves * self.leaf.len() as u64).div_ceil(self.count)
+    }
+
+    /// The rows of a leaf, from the first to the one behind the last.
+    pub fn rows_of(&self, leaf: u64) -> std::ops::Range<u64> {
+        let number = (leaf % self.count) as u32;
+        let before = leaf / self.count * self.leaf.len() as u64;
+        let start = self.leaf.partition_point(|&other| other < number);
+        let end = self.leaf.partition_point(|&other| other <= number);
+        before + start as u64..before + end as u64
     }
 
     /// The leaf of a row, counted from that of the first.
@@ -174,6 +183,9 @@ mod tests {
             assert_eq!(leaves.of(0), 0);
             let steps = (1..rows).map(|row| leaves.of(row) - leaves.of(row - 1));
             assert!(steps.into_iter().all(|step| step < 2), "{rows} rows");
+            for row in (0..rows).step_by(7) {
+                assert!(leaves.rows_of(leaves.of(row)).contains(&row), "{row}");
+            }
         }
     }
 }

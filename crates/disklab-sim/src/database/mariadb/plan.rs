@@ -83,6 +83,16 @@ impl Tree {
         }
     }
 
+    /// How many rows a leaf has at the start.
+    pub fn rows_of(&self, leaf: u32) -> u64 {
+        let number = u64::from(leaf) - self.first;
+        let rows = match &self.leaves {
+            Some(filled) => filled.rows_of(number),
+            None => number * self.per_leaf..(number + 1) * self.per_leaf,
+        };
+        rows.end.min(self.rows).saturating_sub(rows.start)
+    }
+
     /// Whether rows are added behind the last one.
     pub fn grows(&self) -> bool {
         self.added.is_some()

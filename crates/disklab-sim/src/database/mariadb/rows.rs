@@ -38,7 +38,10 @@ impl Mariadb {
         let is_searched = session.row == 0 && (!is_secondary || !access.changes());
         if is_searched && access.kind != AccessKind::Insert && held != Some(leaf) {
             let tree = &self.plan.trees[access.tree as usize];
-            if let Some(before) = tree.leaf_before(row) {
+            let before = tree.leaf_before(row);
+            let before = before.map(|before| self.page_of(access.tree, before));
+            if let Some(before) = before.filter(|&before| before != leaf) {
+                let session = &mut self.sessions[number as usize];
                 (session.leaf, session.own_leaf) = (Some(before), Some(leaf));
             }
         }
