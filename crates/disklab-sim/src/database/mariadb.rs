@@ -450,16 +450,18 @@ impl Mariadb {
         }
         let (searches, holds) = (session.searches, session.holds);
         let tree = self.plan.accesses[session.access as usize].tree as usize;
-        if searches && !holds && !self.latches[tree].search(number) {
-            self.sessions[number as usize].since = now;
-            return false;
+        if searches && !holds {
+            if !self.latches[tree].search(number) {
+                self.sessions[number as usize].since = now;
+                return false;
+            }
+            // Before it looks for its page: where none is free, it may go on from within.
+            self.sessions[number as usize].holds = true;
+            self.latches[tree].hold();
         }
         let is_here = self.has_page(now, number, leaf);
         if is_here {
             self.has_searched(now, number);
-        } else if searches && !holds {
-            self.sessions[number as usize].holds = true;
-            self.latches[tree].hold();
         }
         is_here
     }

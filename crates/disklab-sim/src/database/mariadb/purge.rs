@@ -307,14 +307,14 @@ impl Mariadb {
     ) -> bool {
         let tree = (number - FIRST) as usize;
         let locks = self.rules.locks_trees;
-        if locks && !holds && !self.latches[tree].search(number) {
-            return false;
+        if locks && !holds {
+            if !self.latches[tree].search(number) {
+                return false;
+            }
+            self.purger(number).at = Some((row, Step::Search(true)));
+            self.latches[tree].hold();
         }
         if !self.purge_has_page(now, number, leaf) {
-            if locks && !holds {
-                self.purger(number).at = Some((row, Step::Search(true)));
-                self.latches[tree].hold();
-            }
             return false;
         }
         let purger = self.purger(number);
@@ -326,7 +326,7 @@ impl Mariadb {
             self.mark(leaf);
             self.redo.end += self.rules.parameters.redo_row_bytes;
         }
-        if holds {
+        if locks {
             let others = self.latches[tree].release();
             self.go_on(now, others);
         }
