@@ -41,9 +41,9 @@ GROWTH = (
 )
 
 PURGED = (
-    "simulator: purge of deleted rows joins leaves that are less than half full, reads their "
-    "neighbours and writes them, and takes the lock of the tree alone for it; none of that is "
-    "simulated"
+    "simulator: pages of rollback segments and of undo stay young in its pool; our own server "
+    "wrote 0.37 of them a delete, and 0.79 leaves. Why searches wait longer for purge than "
+    "simulated is not known"
 )
 ADDED = (
     "not known in full: pages that rows are added to are written more often than rehearsed, by a "

@@ -179,6 +179,8 @@ COLD = "title: small\nbefore: {page_cache: cold}"
     [
         # A row that finds its leaf full waits for the reads under way, and holds up those to come.
         ("insert", "5 x 818B", "index_locks"),
+        # Purge reads the neighbours of a leaf that is half empty while nobody searches.
+        ("delete", "5 x 818B", "purge"),
         # Ten leaves are read before a scan of fewer.
         ("scan", "10 x 100B", "range_estimates"),
     ],
