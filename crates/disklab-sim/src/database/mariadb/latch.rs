@@ -12,7 +12,8 @@
 //! 1 KiB, while the disk had a fifth of its IOPS. Simulated are 1,494 and 3,940 so, and 5,398 and 8,289 without the lock; with the second
 //! rule alone it was 3,220 and 7,617, before pages that are made were young. MySQL 8 searches once more under the lock that lets searches go on.
 //! Purge: `search_leaf` with `BTR_MODIFY_TREE` has the index's lock shared-exclusive and the root's latch alone while it reads, and a search
-//! takes the index's lock first and then waits for the root; `mtr_t::index_lock_upgrade` waits for all that have the index's lock.
+//! takes the index's lock first and then waits for the root; `mtr_t::index_lock_upgrade` waits for all that have the index's lock. This was
+//! read in a stored source later than 10.6, whose release it does not say; 10.11.19's own was not at hand.
 //! **Divergence:** the lock is held for no time by a row; a page above the leaves that a split changes stops no search.
 
 use std::collections::VecDeque;
