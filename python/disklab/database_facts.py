@@ -102,6 +102,8 @@ class Facts(_Part):
         ...,
     ] = ()
     """What may happen to one of its nodes in a timetable; disks may break under any database."""
+    restart_settings: tuple[str, ...] = ()
+    """Settings that a restart changes: neither its data nor its memory hang on them."""
     rows: RowsLoad
     tpcc: TpccRoom | None = None
     simulator: str | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
+from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
 from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
 from disklab.databases.mariadb.cluster import FILLING, MariaDB
@@ -108,6 +109,22 @@ def test_a_fill_waits_for_no_disk_and_has_a_long_redo_log(server: MariaDB) -> No
         assert settings() == list(FILLING.values())
         fill(server)
     assert settings() == before
+
+
+def test_other_settings_come_with_a_restart_and_rows_stay() -> None:
+    with mariadb() as database:
+        fill(database)
+        ask = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.innodb_doublewrite"
+        assert database.primary.connection().ask(ask) == [["1", "1"]]
+        changed: dict[str, Setting] = {
+            "innodb_flush_log_at_trx_commit": 2,
+            "innodb_doublewrite": "off",
+        }
+        database.reconfigure(changed)
+        database.make_cold()
+        assert database.primary.connection().ask(ask) == [["2", "0"]]
+        assert rows_of(database.primary) == ROWS
+        assert set(changed) <= {*facts_of("mariadb").restart_settings}
 
 
 def test_a_row_that_is_written_again_is_another_one(server: MariaDB) -> None:

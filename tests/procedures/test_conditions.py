@@ -136,6 +136,19 @@ CASES: list[tuple[str, BedState, ClusterTrial, list[Step]]] = [
         trial(),
         ["set read-ahead", "drop page cache"],
     ),
+    (
+        "other settings come with the restart for a cold page cache",
+        replace(FILLED, settings={"concurrent_reads": 64}),
+        trial(),
+        ["change settings", "drop page cache"],
+    ),
+    (
+        "a warm one is warmed behind it",
+        replace(FILLED, settings={"concurrent_reads": 64}),
+        trial(page_cache="warm"),
+        ["change settings", "drop page cache", "run the load"],
+    ),
+    ("the same ones need none", replace(FILLED, settings={}), trial(), ["drop page cache"]),
 ]
 
 

@@ -84,6 +84,29 @@ def test_disks_copies_and_rows_need_beds_of_their_own() -> None:
     assert len(beds) == len(rows) + len(local)
 
 
+def test_settings_that_a_restart_changes_share_a_bed_unless_caches_stay_as_left() -> None:
+    galera = (EXPERIMENTS / "galera-local-or-attached.yaml").read_text()
+    for text, beds in (
+        (galera, 2),
+        # On other pages rows lie otherwise.
+        (
+            galera.replace(
+                "_at_trx_commit: 0", "_at_trx_commit: 0, database.settings.innodb_page_size: 4096"
+            ),
+            4,
+        ),
+        (galera.replace("page_cache: cold", "page_cache: as-left"), 4),
+    ):
+        turns = order(spec.parse(text).trials("rehearse"), 1, 1, FULL)
+        assert len(turns) == 4
+        assert len(beds_of(turns)) == beds, text
+    # A node of Cassandra is made for its settings.
+    plain = LOCAL[0].here
+    assert plain.database is not None
+    database = plain.database.model_copy(update={"settings": {"concurrent_reads": 64}})
+    assert bed_of(plain.model_copy(update={"database": database})) != bed_of(plain)
+
+
 def test_another_scale_is_another_bed() -> None:
     experiment = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml")
     one, other = (

@@ -11,6 +11,7 @@ from disklab.databases.protocol import (
     NodePlace,
     Observation,
     Promoting,
+    Reconfigured,
     Request,
     Sizes,
     Streaming,

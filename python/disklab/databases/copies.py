@@ -11,9 +11,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from disklab.database_settings import Setting
 from disklab.databases.place import ServerProcess, Way
 from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
@@ -207,6 +209,12 @@ class Copies(ABC, Generic[S]):
         if any(place.group is None for place in here):
             notes.append(NO_GROUP.format(mib=self._page_cache_bytes // MIB, what=self.cached))
         return tuple(notes)
+
+    def reconfigure(self, settings: Mapping[str, Setting]) -> None:
+        """Have these settings from the next restart on: each start writes its configuration."""
+        self.request = replace(self.request, settings=settings)
+        for server in self.servers:
+            server.request = self.request
 
     @property
     def secret(self) -> str:

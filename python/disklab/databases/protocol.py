@@ -200,6 +200,15 @@ class Filling(Protocol):
 
 
 @runtime_checkable
+class Reconfigured(Protocol):
+    """A database with settings that a restart changes (`restart_settings` of its facts)."""
+
+    def reconfigure(self, settings: Mapping[str, Setting]) -> None:
+        """Have these settings from the next restart on, which `make_cold` is."""
+        ...
+
+
+@runtime_checkable
 class Breakable(Protocol):
     """A database whose nodes can be taken away and come back while the others serve.
 

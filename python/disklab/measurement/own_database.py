@@ -442,6 +442,7 @@ class OwnDatabaseStage(ClusterStage):
             settled=bool(state.get("settled", True)),
             caching=volume.caching,
             read_ahead_bytes=None if may else volume.read_ahead_bytes,
+            settings=turn.on_cluster.database.settings,
         )
         bed = Bed(turn.bed, hosts, database, known, undo, not compiles, compiles)
         bed.wear = float(state.get("wear", 0.0))

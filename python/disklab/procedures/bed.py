@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from disklab.databases import Conditions, Database, Filling
+from disklab.databases import Conditions, Database, Filling, Reconfigured
 from disklab.engine.load import LoadDone, LoadProgress, LoadReady
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.protocol import Node
@@ -88,6 +88,10 @@ class Bed:
                     self._fill(workload, on_progress)
                 case "settle":
                     self.settle()
+                case "change settings":
+                    assert isinstance(self.database, Reconfigured), "others share no bed"
+                    self.database.reconfigure(spec.database.settings)
+                    self.note(settings=spec.database.settings)
                 case "drop page cache":
                     left = self.database.make_cold()
                     self.coldness = f"{left.way}, {left.left_ratio:.1%} of the data files left"

@@ -291,6 +291,7 @@ def first_state(spec: ClusterTrial, nodes: Sequence[Node]) -> BedState:
         read_ahead_bytes=volume.read_ahead_bytes,
         host_cache=empty_cache(volume.caching),
         credits="used" if bursting else "none",
+        settings=spec.database.settings,
     )
 
 

@@ -5,15 +5,18 @@ The page cache is the database's own (its memory group); the host cache is the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from disklab.database_settings import Setting
 from disklab.spec import ClusterTrial
 
 Step = Literal[
     "empty",
     "fill",
     "settle",
+    "change settings",
     "set caching",
     "set read-ahead",
     "drop host cache",
@@ -29,6 +32,7 @@ PHASES: dict[Step, str] = {
     "empty": "fill",
     "fill": "fill",
     "settle": "settle",
+    "change settings": "condition",
     "set caching": "condition",
     "set read-ahead": "condition",
     "drop host cache": "condition",
@@ -68,6 +72,8 @@ class BedState:
     """None: the kernel's own."""
     host_cache: HostCache = "none"
     credits: Credits = "none"
+    settings: Mapping[str, Setting] | None = None
+    """Of the database as it was configured last; None: they are not ours."""
 
 
 def steps(state: BedState, spec: ClusterTrial) -> list[Step]:
@@ -75,6 +81,8 @@ def steps(state: BedState, spec: ClusterTrial) -> list[Step]:
     before = spec.before
     volume = spec.cluster.volumes["data"]
     found: list[Step] = []
+    if state.settings is not None and state.settings != spec.database.settings:
+        found.append("change settings")
     if state.caching != volume.caching:
         # Before the fill: what is written then goes through the cache as it would in the cloud.
         found.append("set caching")
@@ -102,19 +110,20 @@ def steps(state: BedState, spec: ClusterTrial) -> list[Step]:
         # the data served half as many reads as when the same trial came later on its bed.
         state = replace(state, host_cache="used")
     found += _host_cache(state, before.host_cache)
-    found += _last(state, spec, touched=bool(found))
+    found += _last(state, spec, found)
     return found
 
 
-def _last(state: BedState, spec: ClusterTrial, *, touched: bool) -> list[Step]:
-    """Return what comes right before the measurement. `touched`: the disks were, by other steps."""
+def _last(state: BedState, spec: ClusterTrial, before: Sequence[Step]) -> list[Step]:
+    """Return what comes right before the measurement, behind these steps."""
     found: list[Step] = []
-    if spec.before.page_cache == "cold":
+    # Settings change with the restart that drops the page cache.
+    if spec.before.page_cache == "cold" or "change settings" in before:
         found.append("drop page cache")
-    elif spec.before.page_cache == "warm":
+    if spec.before.page_cache == "warm":
         found.append("run the load")
     wanted = spec.before.credits_ratio
-    if state.credits != "none" and (state.credits != wanted or touched or found):
+    if state.credits != "none" and (state.credits != wanted or before or found):
         # What a fill or the pass before has spent is not this one's loss.
         found.append("set credits")
     if spec.workload.warm_up_s:

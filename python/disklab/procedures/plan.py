@@ -14,6 +14,7 @@ import random
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from disklab.database_facts import facts_of
 from disklab.procedures import device, replay
 from disklab.procedures.jobs import Effort, most_clients
 from disklab.procedures.turn import Key, Turn
@@ -71,7 +72,7 @@ def expected_s(turns: Sequence[Turn]) -> list[float]:
     return found
 
 
-# What a running host or the load can change, by section of a trial.
+# What a running host or the load can change, by section of a trial; some databases' settings, too.
 CHANGED_LIVE = {
     "workload": ("operations", "keys", "load", "stop", "warm_up_s"),
     "before": None,
@@ -97,6 +98,10 @@ def bed_of(spec: TrialSpec) -> str:
     for volume in ((content.get("cluster") or {}).get("volumes") or {}).values():
         for key in CHANGED_LIVE_OF_VOLUME:
             volume.pop(key, None)
+    # A restart has nothing as it was left.
+    if spec.database is not None and spec.before.page_cache != "as-left":
+        for name in facts_of(spec.database.engine).restart_settings:
+            content["database"]["settings"].pop(name, None)
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

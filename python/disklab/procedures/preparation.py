@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -271,8 +272,10 @@ def _engine_problems(
     problems: list[Problem] = []
     seen = set()
     for turn in turns:
-        if turn.bed not in seen:
-            seen.add(turn.bed)
+        database = turn.spec.database
+        checked = turn.bed, "" if database is None else json.dumps(dict(database.settings))
+        if checked not in seen:
+            seen.add(checked)
             try:
                 if turn.trial.spec.device is not None:
                     (device if turn.trial.spec.workload.trace is None else replay).check(turn)
