@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
 from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
 from disklab.databases.postgresql import cluster
@@ -98,6 +99,16 @@ def test_a_cold_server_knows_its_table() -> None:
             sql.ask("PREPARE one (bigint) AS SELECT c0 FROM rows WHERE key = $1")
             assert any("rows_pkey" in row[0] for row in sql.ask("EXPLAIN EXECUTE one (1)"))
         assert blocks_read(database) - before <= MOST_LOOKED_UP
+
+
+def test_other_settings_come_with_a_restart() -> None:
+    with postgresql(tls=False) as database:
+        assert database.primary.connection().ask("SHOW full_page_writes") == [["on"]]
+        changed: dict[str, Setting] = {"full_page_writes": "off"}
+        database.reconfigure(changed)
+        database.make_cold()
+        assert database.primary.connection().ask("SHOW full_page_writes") == [["off"]]
+        assert set(changed) <= {*facts_of("postgresql").restart_settings}
 
 
 def test_a_settled_server_begins_a_segment_of_its_log() -> None:
