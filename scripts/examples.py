@@ -144,6 +144,10 @@ SHOWN = {
     "mariadb-doublewrite": Example(
         ("rehearse", "experiments/mariadb-doublewrite.yaml", "--quick", "--repeat", "3"), ("rate",)
     ),
+    "galera-local-or-attached": Example(
+        ("rehearse", "experiments/galera-local-or-attached.yaml", "--quick", "--repeat", "3"),
+        ("rate-on-each-disk", "rate-in-each-memory"),
+    ),
     "redis-fsync": Example(
         ("rehearse", "experiments/redis-fsync.yaml", "--quick", "--repeat", "3"),
         ("percentiles-everysec", "percentiles-always"),
