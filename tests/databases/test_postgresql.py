@@ -103,6 +103,7 @@ def test_a_cold_server_knows_its_table() -> None:
 
 def test_other_settings_come_with_a_restart() -> None:
     with postgresql(tls=False) as database:
+        assert isinstance(database, PostgreSQL)
         assert database.primary.connection().ask("SHOW full_page_writes") == [["on"]]
         changed: dict[str, Setting] = {"full_page_writes": "off"}
         database.reconfigure(changed)
