@@ -100,11 +100,16 @@ def test_settings_that_a_restart_changes_share_a_bed_unless_caches_stay_as_left(
         turns = order(spec.parse(text).trials("rehearse"), 1, 1, FULL)
         assert len(turns) == 4
         assert len(beds_of(turns)) == beds, text
+    # A trial that takes the cache as another one left it stays on the bed of that one.
+    left = galera.replace("factors:\n", "factors:\n  before.page_cache: [cold, as-left]\n")
+    turns = order(spec.parse(left).trials("rehearse"), 1, 1, FULL)
+    assert [len(members) for members in beds_of(turns).values()] == [2] * 4
     # A node of Cassandra is made for its settings.
     plain = LOCAL[0].here
     assert plain.database is not None
     database = plain.database.model_copy(update={"settings": {"concurrent_reads": 64}})
-    assert bed_of(plain.model_copy(update={"database": database})) != bed_of(plain)
+    other = plain.model_copy(update={"database": database})
+    assert bed_of(other, restarts=True) != bed_of(plain, restarts=True)
 
 
 def test_another_scale_is_another_bed() -> None:

@@ -33,9 +33,6 @@ def joined(cells: Sequence[Numbered]) -> list[Job]:
         # A timetable leaves nothing behind that the next trial could begin with.
         alone = "database" not in job or bool(trial.spec.events)
         name = f"cell {number}" if alone else bed_of(trial.spec)
-        if trial.spec.database is not None:
-            # What a rehearsal changes by a restart has nothing to do with what was before.
-            name += str(sorted(trial.spec.database.settings.items()))
         beds.setdefault(name, []).append((trial, job))
     found: list[Job] = []
     for members in beds.values():

@@ -83,8 +83,11 @@ CHANGED_LIVE_OF_WORKLOAD = {"sysbench": ("script", "threads"), "tpcc": ("connect
 CHANGED_LIVE_OF_VOLUME = ("caching", "read_ahead_bytes")
 
 
-def bed_of(spec: TrialSpec) -> str:
-    """Return what names the bed of a trial: equal for trials that can share one."""
+def bed_of(spec: TrialSpec, *, restarts: bool = False) -> str:
+    """Return what names the bed of a trial: equal for trials that can share one.
+
+    `restarts`: also those that differ in settings which a restart changes.
+    """
     content = spec.model_dump(mode="json")
     for section, keys in CHANGED_LIVE.items():
         if keys is None:
@@ -98,12 +101,21 @@ def bed_of(spec: TrialSpec) -> str:
     for volume in ((content.get("cluster") or {}).get("volumes") or {}).values():
         for key in CHANGED_LIVE_OF_VOLUME:
             volume.pop(key, None)
-    # A restart has nothing as it was left.
-    if spec.database is not None and spec.before.page_cache != "as-left":
+    if restarts and spec.database is not None:
         for name in facts_of(spec.database.engine).restart_settings:
             content["database"]["settings"].pop(name, None)
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _beds(trials: Sequence[Trial]) -> dict[int, str]:
+    """Return the bed of each trial by its index; where a page cache stays as left none restarts."""
+    shared = {trial.index: bed_of(trial.here, restarts=True) for trial in trials}
+    as_left = {shared[trial.index] for trial in trials if trial.here.before.page_cache == "as-left"}
+    return {
+        trial.index: bed_of(trial.here) if shared[trial.index] in as_left else shared[trial.index]
+        for trial in trials
+    }
 
 
 def order(
@@ -119,7 +131,7 @@ def order(
     resumed run goes on in the order that it began with.
     """
     able = [trial for trial in trials if trial.refused is None]
-    beds = {trial.index: bed_of(trial.here) for trial in able}
+    beds = _beds(able)
     drawn: list[Turn] = []
     last: str | None = None
     for repeat in range(repeats):
