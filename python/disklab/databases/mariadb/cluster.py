@@ -127,10 +127,10 @@ class MariaDB(Copies[Server]):
         there = (server for server in self.servers if server.place.name not in self._away)
         servers = [server.connection() for server in there]
         names = ", ".join(f"@@GLOBAL.{name}" for name in (*FILLING, "innodb_log_buffer_size"))
-        asked = [sql.ask(f"SELECT {names}")[0] for sql in servers]
-        before = [values for *values, _ in asked]
+        settings = [sql.ask(f"SELECT {names}")[0] for sql in servers]
+        before = [values for *values, _ in settings]
         try:
-            for sql, (*_, redo, buffer) in zip(servers, asked, strict=True):
+            for sql, (*_, redo, buffer) in zip(servers, settings, strict=True):
                 # It can be made as short as its buffer again, and no shorter.
                 grows = int(buffer) <= int(redo) < FULL_REDO
                 sql.ask(_global(FILLING if grows else {**FILLING, REDO_SIZE: redo}))

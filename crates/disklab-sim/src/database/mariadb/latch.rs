@@ -123,7 +123,7 @@ mod tests {
         assert!(latch.release().is_empty(), "that search ends meanwhile");
         assert_eq!(latch.upgrade(9), [2], "who has come goes on now");
         assert!(latch.upgraded().is_empty(), "and purge waits for it");
-        assert!(!latch.search(4), "whoever comes now waits for purge");
+        assert!(!latch.search(4), "a search that begins now waits for purge");
         assert_eq!(latch.release(), [(9, true), (3, true), (4, false)]);
     }
 
