@@ -11,6 +11,7 @@ use disklab_disk::{Completion, Destaged, Host, Io, Op, VolumeId};
 use disklab_units::{Bytes, Instant};
 use driver::{GIB, MS, cached, ds14_v2, host_cache, p30, volume};
 
+#[allow(dead_code, reason = "its loads are for tests")]
 #[path = "../tests/driver/mod.rs"]
 mod driver;
 

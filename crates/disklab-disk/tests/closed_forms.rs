@@ -1,10 +1,8 @@
 //! The model against formulas: what comes out is known without it.
 
-mod driver;
-
+use crate::driver::*;
 use disklab_disk::Op;
 use disklab_disk::profile::{Medium, Unit};
-use driver::*;
 
 #[test]
 fn p30_at_depth_64_obeys_littles_law() {

@@ -1,11 +1,10 @@
 //! The host cache: which budget pays, what is acknowledged when, what FLUSH and failures do.
 
-mod driver;
-
+use crate::driver;
+use crate::driver::*;
 use disklab_disk::profile::{Caching, Unit, VolumeProfile};
 use disklab_disk::{Change, Completion, Destaged, Fault, Host, Io, Op, Outcome, VolumeId};
 use disklab_units::{Bytes, Instant};
-use driver::*;
 
 const DATA: VolumeId = VolumeId(0);
 const KIB: u64 = 1024;

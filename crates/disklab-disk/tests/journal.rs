@@ -1,11 +1,9 @@
 //! A journal tells the truth about single I/Os, and changes nothing.
 
-mod driver;
-
+use crate::driver::*;
 use disklab_disk::profile::{Caching, Unit};
 use disklab_disk::{JournalEntry, JournalSpan, Route};
 use disklab_units::Instant;
-use driver::*;
 
 const MOST: u32 = 100;
 

@@ -1,11 +1,9 @@
 //! Changing, breaking and explaining a disk while it works.
 
-mod driver;
-
+use crate::driver::*;
 use disklab_disk::profile::{Scope, Unit};
 use disklab_disk::{Change, Completion, Fault, Host, Io, Op, Outcome, VolumeId};
 use disklab_units::Bytes;
-use driver::*;
 
 const DATA: VolumeId = VolumeId(0);
 

@@ -1,14 +1,12 @@
 //! Whatever happens to a host, in whatever order: nothing is lost, nothing ends twice or too early,
 //! and the same seed gives the same bytes.
 
-mod driver;
-
 use std::collections::BTreeMap;
 
+use crate::driver::*;
 use disklab_disk::profile::{Caching, Distribution, HostProfile, Latency, Medium, Unit};
 use disklab_disk::{Change, Completion, Fault, Host, Io, Op, VolumeId};
 use disklab_units::{Bytes, Instant};
-use driver::*;
 use proptest::prelude::*;
 
 /// What can happen to a host.

@@ -1,11 +1,9 @@
 //! What the model refuses, and what it says about it.
 
-mod driver;
-
+use crate::driver::*;
 use disklab_disk::profile::{Burst, Caching, Distribution, HostProfile, Medium, Unit};
 use disklab_disk::{Change, Fault, Host, VolumeId};
 use disklab_units::Instant;
-use driver::*;
 
 /// A sound host: a cached disk and a stripe on a VM with a cache.
 fn sound() -> HostProfile {

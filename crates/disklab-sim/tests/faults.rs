@@ -1,13 +1,11 @@
 //! Nodes that go away: known answers of rebuilds, and what each consistency level still does.
 
-mod jobs;
-
+use crate::jobs::faulty::{MB, SECOND, at, faults, job, run};
+use crate::jobs::{database, disk};
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, RebuildReport, Report, simulate};
-use jobs::faulty::{MB, SECOND, at, faults, job, run};
-use jobs::{database, disk};
 
 /// The only rebuild; `bytes` came back in about so many seconds, bound by what is named.
 fn comes_back(job: &Job, seconds: f64, bound: &str) -> RebuildReport {

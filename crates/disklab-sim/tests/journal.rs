@@ -1,7 +1,6 @@
 //! A job that asks for single I/Os gets them, and the same report.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::job::{Job, Journal};
 use disklab_sim::{Report, simulate};

@@ -4,8 +4,7 @@
 //! that textbooks solve. Each answer is checked over several seeds: the mean of the runs lies within
 //! four standard errors of the exact one, or within the bound that the model's own grain gives.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
 use disklab_sim::job::{
     Arrivals, BlockShare, Buffered, CacheState, Fidelity, Job, Keys, Load, Mechanism, Sync,

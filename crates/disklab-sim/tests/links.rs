@@ -1,12 +1,10 @@
 //! Links that are slow, lossy or cut: what goes over them, and what TCP makes of it.
 
-mod jobs;
-
+use crate::jobs::database;
+use crate::jobs::faulty::{SECOND, at, faults, job, run};
 use disklab_sim::job::faults::{Event, LinkChange, Peer, What};
 use disklab_sim::job::*;
 use disklab_sim::simulate;
-use jobs::database;
-use jobs::faulty::{SECOND, at, faults, job, run};
 
 /// A change of the link of node 0, or of its way to another, at a second.
 fn link(second: u64, what: What, peer: Option<Peer>, change: LinkChange) -> Event {

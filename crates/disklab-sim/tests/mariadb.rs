@@ -4,14 +4,13 @@
 //! with `--table-size=2000000 --rand-type=uniform`, `innodb_buffer_pool_size` 128 MB, `innodb_log_file_size` 96 MB, deltas of SHOW GLOBAL
 //! STATUS and /proc/PID/io over 15 to 20 s after a warm-up.
 
-mod jobs;
-
+use crate::jobs;
+use crate::jobs::servers::at;
+use crate::jobs::{host, network, postgresql, postgresql_job};
 use disklab_disk::profile::{Distribution, HostProfile};
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, Report, simulate};
-use jobs::servers::at;
-use jobs::{host, network, postgresql, postgresql_job};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -1,7 +1,6 @@
 //! Operations beyond reading and writing whole rows, where the answer is known.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_sim::job::{Job, OtherOperations, Stop};
 use disklab_sim::{Report, simulate};
 

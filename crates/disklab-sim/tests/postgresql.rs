@@ -1,11 +1,9 @@
 //! Known answers of PostgreSQL: what can be worked out by hand must come out of a run.
 
-mod jobs;
-
+use crate::jobs::{postgresql, postgresql_job};
 use disklab_disk::profile::{CacheProfile, Caching, Distribution};
 use disklab_sim::job::*;
 use disklab_sim::{Report, simulate};
-use jobs::{postgresql, postgresql_job};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

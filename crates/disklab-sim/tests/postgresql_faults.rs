@@ -1,13 +1,11 @@
 //! Servers of PostgreSQL that go away: known answers of replays, and what clients see meanwhile.
 
-mod jobs;
-
+use crate::jobs::postgresql;
+use crate::jobs::servers::{MS, RATE, SECOND, at, job, limited, run};
 use disklab_disk::profile::Scope;
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, simulate};
-use jobs::postgresql;
-use jobs::servers::{MS, RATE, SECOND, at, job, limited, run};
 
 fn killed(at_s: u64, back_s: u64) -> Vec<Event> {
     vec![at(at_s, 0, What::Kill), at(back_s, 0, What::Start)]

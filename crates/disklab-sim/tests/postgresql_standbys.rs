@@ -1,13 +1,11 @@
 //! Standbys of PostgreSQL: copies of the primary's data, and one that becomes the primary.
 
-mod jobs;
-
+use crate::jobs::postgresql;
+use crate::jobs::servers::{MS, RATE, at, job, limited, run};
 use disklab_disk::profile::Scope;
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, RebuildReport, StepReport, simulate};
-use jobs::postgresql;
-use jobs::servers::{MS, RATE, at, job, limited, run};
 
 /// 70,000 rows of 1,052 B, seven of which have room in a page, and an index.
 const FILES: std::ops::Range<u64> = 82_000_000..90_000_000;

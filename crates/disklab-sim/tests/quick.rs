@@ -1,7 +1,6 @@
 //! What a quick run keeps of the whole.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_sim::job::{Fidelity, Mechanism};
 use disklab_sim::{Report, simulate};
 

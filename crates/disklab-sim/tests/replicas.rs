@@ -1,11 +1,9 @@
 //! Copies of rows: how many replicas each consistency level asks and waits for, where they are, and what a slow one costs.
 
-mod jobs;
-
+use crate::jobs::{database, disk, network, reads};
 use disklab_disk::profile::Distribution;
 use disklab_sim::job::*;
 use disklab_sim::{Report, simulate};
-use jobs::{database, disk, network, reads};
 
 const LEVELS: [Consistency; 7] = [
     Consistency::One,

@@ -1,7 +1,6 @@
 //! Rows of several sizes in one table, where the answer is known.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_sim::job::{Job, Mechanism};
 use disklab_sim::{Report, simulate};
 use disklab_units::sizes::Size;

@@ -1,10 +1,8 @@
 //! Known answers of the SQL database: what can be worked out by hand must come out of a run.
 
-mod jobs;
-
+use crate::jobs::{selects, sql};
 use disklab_sim::job::*;
 use disklab_sim::{Report, simulate};
-use jobs::{selects, sql};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

@@ -1,7 +1,6 @@
 //! Which files rows lie in, and the calls in which they are read, where the answer is known.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_sim::job::{Access, Job, Kernel, Keys, Mechanism};
 use disklab_sim::{Report, simulate};
 

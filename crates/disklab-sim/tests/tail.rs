@@ -2,8 +2,7 @@
 //!
 //! That the stretches of each operation add up to its time, in whole nanoseconds, is asserted by the simulator itself.
 
-mod jobs;
-
+use crate::jobs;
 use std::collections::BTreeMap;
 
 use disklab_disk::profile::{Limit, Scope, Unit};

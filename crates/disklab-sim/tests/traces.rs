@@ -1,7 +1,6 @@
 //! Traces whose answers are known exactly, since the disk's service time is.
 
-mod jobs;
-
+use crate::jobs;
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::job::{Job, Trace};
 use disklab_sim::{Report, simulate};

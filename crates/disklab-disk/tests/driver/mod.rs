@@ -1,7 +1,5 @@
 //! A load in virtual time against the model: what fio is to a real disk.
 
-#![allow(dead_code, reason = "each test uses its part of the driver")]
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

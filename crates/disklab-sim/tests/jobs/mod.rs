@@ -1,7 +1,5 @@
 //! Small jobs that the tests vary.
 
-#![allow(dead_code, reason = "each test program uses some of them")]
-
 pub mod faulty;
 pub mod servers;
 
