@@ -5,7 +5,6 @@ Imports what makes disks in the fixture alone: pytest loads this module in every
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from disklab.engine import View
-    from disklab.hosts.attach import Attached
+    from disklab.privilege.for_command import CommandDisk
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,13 @@ class CloudDisk:
 
     path: Path
     """The folder that it is mounted on."""
-    _made: Attached
+    _disk: CommandDisk
 
     def view(self) -> View:
         """Return all that the engine tells of it: limits, credits, latencies, faults."""
-        from disklab.privilege.volumes import Show, perform  # noqa: PLC0415
+        from disklab.hosts import running  # noqa: PLC0415
 
-        view: View = perform(None, Show(self._made.name, self._made.host))
-        return view
+        return running.show(self._disk.target())
 
     def counts(self) -> Counts:
         """Return what has reached the disk since it was made."""
@@ -66,10 +64,10 @@ class CloudDisk:
 
         Raises UserError for a fault that there is not.
         """
-        from disklab.privilege.volumes import Fail, perform  # noqa: PLC0415
+        from disklab.hosts import changes, running  # noqa: PLC0415
 
         kind, _, value = fault.partition(" ")
-        perform(None, Fail(self._made.name, self._made.host, kind, value or None, None))
+        running.fail(self._disk.target(), changes.fault_of(kind, value or None, None))
 
 
 MakeDisk = Callable[..., CloudDisk]
@@ -101,22 +99,17 @@ def _made(  # noqa: PLR0913 - each is an option of the disk
     calibrate: bool = True,
 ) -> CloudDisk:
     from disklab.catalog import VolumeRequest, load_catalog  # noqa: PLC0415
-    from disklab.hosts.attach import AttachRequest  # noqa: PLC0415
-    from disklab.privilege.volumes import (  # noqa: PLC0415
-        AttachForCommand,
-        folder_of,
-        made_for_command,
-    )
+    from disklab.privilege.for_command import CommandDisk, Make, taken_away  # noqa: PLC0415
 
-    name = f"pytest-{secrets.token_hex(4)}"
-    request = AttachRequest(
+    request = Make(
         volume=VolumeRequest(disks=disks, name="data", caching=caching, size_bytes=size_bytes),
-        host=name,
         vm=vm,
         filesystem=filesystem,
-        mount_point=folder_of(name),
+        read_ahead_kib=None,
         calibrate=calibrate,
+        catalog=load_catalog(),
     )
-    wish = AttachForCommand(request, load_catalog())
-    made = stack.enter_context(made_for_command(None, wish, lambda _: None, warnings.warn))
-    return CloudDisk(folder_of(name), made)
+    disk = CommandDisk("pytest")
+    disk.done(request, lambda _: None)
+    stack.callback(taken_away, disk.take_away, warnings.warn)
+    return CloudDisk(disk.folder, disk)

@@ -90,7 +90,11 @@ def _has(words: Sequence[str], option: str | None) -> bool:
 
 def _part_of(command: str, link: Link) -> Serving:
     # Loaded here, after the fork: the caller's part has no use for it before.
-    if command in {"disk", "run"}:
+    if command == "run":
+        from disklab.privilege.for_command import RunPart  # noqa: PLC0415
+
+        return RunPart(link)
+    if command == "disk":
         from disklab.privilege.volumes import VolumesPart  # noqa: PLC0415
 
         return VolumesPart(link)

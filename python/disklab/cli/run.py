@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,17 +51,9 @@ from disklab.command.written import (
 )
 from disklab.engine import View
 from disklab.errors import Problem, UserError, refuse
-from disklab.hosts.attach import Attached, AttachRequest
 from disklab.hosts.changes import credits_share
 from disklab.machines.foreground import PASSED_ON, Ended, check_command
-from disklab.privilege.volumes import (
-    AttachForCommand,
-    RunCommand,
-    Show,
-    folder_of,
-    made_for_command,
-    perform,
-)
+from disklab.privilege.for_command import Ask, Look, Make, RunCommand, disk_for_command
 
 Say = Callable[[str], None]
 VOLUME = "data"
@@ -165,17 +156,15 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         size_bytes=bytes_of(size, "--size"),
         latency=latency,
     )
-    name = f"run-{secrets.token_hex(4)}"
-    request = AttachRequest(
+    wish = Make(
         volume=volume,
-        host=name,
         vm=vm,
         filesystem=filesystem,
-        mount_point=folder_of(name),
         read_ahead_kib=read_ahead_kib(read_ahead),
         calibrate=not no_calibrate,
+        catalog=loaded(files),
+        credits=credits_,
     )
-    wish = AttachForCommand(request, loaded(files), credits_)
     result = (_simulated if simulate else _measured)(wish, command, keep, base)
     changed = [] if base is None else changes(base, result)
     judged = [line.judge(result) for line in lines]
@@ -200,31 +189,30 @@ def _check_writable(files: dict[str, Path | None]) -> None:
 
 
 def _simulated(
-    request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
+    request: Make, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
     from disklab.command.recording import simulated_run  # noqa: PLC0415 - it brings the simulator
 
-    wish = request.wish
-    on = OnDisks(wish.volume.disks, wish.vm, wish.volume.caching, SIMULATED)
+    on = OnDisks(request.volume.disks, request.vm, request.volume.caching, SIMULATED)
     if base is not None:
         check_alike(base, on, "--compare")
     share = credits_share(request.credits or "full")
-    return simulated_run(command, request.catalog, (wish.volume, wish.vm, share), keep)
+    return simulated_run(command, request.catalog, (request.volume, request.vm, share), keep)
 
 
 def _measured(
-    request: AttachForCommand, command: list[str], keep: Path | None, base: CommandRun | None
+    request: Make, command: list[str], keep: Path | None, base: CommandRun | None
 ) -> CommandRun:
-    with progress() as say, made_for_command(root_part(), request, say, warn) as made:
+    with progress() as say, disk_for_command(root_part(), request, say, warn) as (made, ask):
         if base is not None:
             on = OnDisks(made.disks, made.vm, made.caching, made.filesystem)
             check_alike(base, on, "--compare")
-        before = _view(made)
+        before: View = ask(Look())
         say(f"running {command[0]}")
-        ended = _run(made, command)
-        after = _view(made)
+        ended = _run(ask, command)
+        after: View = ask(Look())
         if keep is not None:
-            copied = _run(made, ["cp", "-a", ".", str(keep.absolute())])
+            copied = _run(ask, ["cp", "-a", ".", str(keep.absolute())])
     late = after.emulator.late_ratio(before.emulator)
     warnings = list(made.warnings)
     if keep is not None and copied.exit_code:
@@ -253,26 +241,21 @@ def _measured(
     )
 
 
-def _run(made: Attached, words: list[str]) -> Ended:
+def _run(ask: Ask, words: list[str]) -> Ended:
     """Run a command on the disk, in root's part where there is one.
 
     Then the terminal's signals are for the command and for root's part, and not for this one.
     """
     if root_part() is None:
-        ended: Ended = perform(None, RunCommand(made.name, made.host, words))
+        ended: Ended = ask(RunCommand(words))
         return ended
     before = {number: signal.signal(number, signal.SIG_IGN) for number in PASSED_ON}
     try:
-        ended = perform(root_part(), RunCommand(made.name, made.host, words))
+        ended = ask(RunCommand(words))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return ended
-
-
-def _view(made: Attached) -> View:
-    view: View = perform(root_part(), Show(made.name, made.host))
-    return view
 
 
 @dataclass(frozen=True)
