@@ -1,0 +1,25 @@
+"""The engine answers a share of the experiments' jobs as it did, byte for byte."""
+
+from __future__ import annotations
+
+from scripts.answers import experiment_jobs, hashes, kept
+
+SHARE = frozenset(
+    {
+        "azure-local-disks",
+        "cassandra-lost-local-disk",
+        "device-trace",
+        "galera-local-or-attached",
+        "mariadb-doublewrite",
+        "postgresql-failover-disks",
+        "yugabytedb-disk-types",
+    }
+)
+"""Each simulated database, faults, devices and a trace; `python -m scripts.answers` has all."""
+
+
+def test_answers_are_those_of_the_tree() -> None:
+    new, old = hashes(dict(experiment_jobs(SHARE))), kept()
+    assert {name.partition("/")[0] for name in new} == SHARE
+    changed = [name for name, digest in new.items() if old.get(name) != digest]
+    assert not changed, f"if that is meant: python -m scripts.answers --write; changed: {changed}"
