@@ -12,6 +12,7 @@ import pytest
 from disklab import reading, spec
 from disklab.catalog import load_catalog
 from disklab.errors import UserError
+from disklab.reading import digits
 
 PACKAGE = Path(reading.__file__).parent
 LETTERS = "abcdefghijklmnopqrstu"
@@ -108,3 +109,25 @@ def test_a_hostile_text(tmp_path: Path, text: str | bytes, rule: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert rule in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12", 12),
+        (7, 7),
+        ("\u00b2", None),
+        ("\u0661", None),
+        ("9" * 5000, None),
+        ("-1", None),
+        ("", None),
+    ],
+    ids=range(7),
+)
+def test_a_whole_number_from_outside(text: object, number: int | None) -> None:
+    assert digits(text) == number
+
+
+def test_a_whole_number_has_an_end() -> None:
+    assert digits("65536", 65535) is None
+    assert digits("65535", 65535) == 65535

@@ -37,6 +37,7 @@ MOST_TOLD = 20
 MOST_SHOWN = 80
 """Characters of a value in a message: enough to recognise it."""
 LARGEST_WHOLE = 1 << 63
+MOST_DIGITS = 19
 """Whole numbers beyond 64 bits count nothing that a disk or a database has."""
 # What may stand for a number that is not finite or too large; inside a text it does no harm.
 _LARGE_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{19}|[0-9.][eE]\+?[0-9]{3}")
@@ -281,6 +282,17 @@ def shown(value: object) -> str:
     """Return a value as a message shows it, on one line."""
     told = ascii(value) if isinstance(value, str) else repr(value)
     return told if len(told) <= MOST_SHOWN else told[: MOST_SHOWN - 3] + "..."
+
+
+def digits(text: object, most: int = LARGEST_WHOLE - 1) -> int | None:
+    """Return the whole number that a text from outside is, up to `most`; None: it is none.
+
+    `str.isdigit` takes `²`, which `int` refuses, and any length, which `int` refuses too.
+    """
+    value = str(text)
+    if not value.isascii() or not value.isdigit() or len(value) > MOST_DIGITS:
+        return None
+    return number if (number := int(value)) <= most else None
 
 
 def _check_numbers(value: object) -> None:

@@ -51,7 +51,8 @@ def main() -> None:
         flood(mode)
     if mode == "silent":
         sys.stdin.read()
-    say(hello=token, protocol=2 if mode == "protocol" else 1)
+    processors = {"crowd": 10**9, "word": "abc"}.get(mode, 1)
+    say(hello=token, protocol=2 if mode == "protocol" else 1, processors=processors)
     for line in sys.stdin:
         flood(mode)
         if mode == "deep":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import yaml
 from disklab import spec
 from disklab.databases.observing import (
     CacheSeen,
@@ -16,9 +19,12 @@ from disklab.databases.observing import (
     TableSeen,
 )
 from disklab.machines.local import LocalMachine
+from disklab.observation import machine
 from disklab.observation.file import Stated, assumed, file_of
 from disklab.observation.found import Found, busy, found_of
 from disklab.observation.machine import Disk, DiskReading, MachineSeen, Window
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 NODES = tuple(NodeSeen(f"10.0.0.{number}:9042") for number in (4, 5, 6))
 USERS = TableSeen("shop.users", 3, 2e6, 400.0, 4, 3e9, {"compaction": "leveled"})
@@ -167,3 +173,36 @@ def bounds(told: Found, stated: Stated) -> dict[str, dict[str, float]]:
     require = parsed(told, stated).cells[0].spec.require
     assert require is not None
     return require.latencies()
+
+
+@settings(max_examples=60)
+@given(st.floats(0.1, 1e9), st.floats(0.1, 1e9), st.floats(0.001, 1e6))
+def test_what_is_written_is_read_back(reads: float, writes: float, p99_ms: float) -> None:
+    slow = Latency("shop.users", "read", p99_ms / 2, p99_ms)
+    told = found(window([(reads, writes)], slow))
+    load = parsed(told).cells[0].spec.workload.load
+    assert load is not None
+    assert load.rate_per_s == pytest.approx(max(1.0, reads + writes), rel=1e-3)
+    assert parsed(told, Stated(p99_ms=p99_ms))
+
+
+def test_a_setting_of_a_server_is_no_line_of_the_file() -> None:
+    told = found(window(RATES))
+    hostile = {"concurrent_reads": "300}}\rtitle: INJECTED", "a": "x, b: y", "c": "\u2028- d"}
+    text = file_of(replace(told, shape=replace(told.shape, settings=hostile)), HARDWARE)
+    assert yaml.safe_load(text)["database"]["settings"] == hostile
+
+
+def test_the_window_of_many_tables_is_summed_once() -> None:
+    """A shop with a schema for each customer has thousands of tables."""
+    tables = [f"shop.t{number}" for number in range(3000)]
+    readings = [
+        Reading(at * 10.0, {name: Count(reads=100.0 * at) for name in tables}, (), (), 2.0)
+        for at in range(4)
+    ]
+    looked = Window(readings, [{} for _ in readings], 1_790_000_000.0, interrupted=False)
+    with mock.patch.object(machine, "interval", wraps=machine.interval) as made:
+        assert len(busy(looked)) <= len(tables)
+        told = found_of("cassandra", looked, Shape("x", NODES, (USERS,)), [])
+        assert told.as_json()
+    assert made.call_count == len(readings) - 1

@@ -96,6 +96,7 @@ def test_the_command_makes_a_run_and_says_what_was_promised(
     [
         ("{}", "has no jobs of fio"),
         ("no JSON", "is not JSON"),
+        ('{"fio version": "fio-3.33", "jobs": [5]}', "has no jobs of fio"),
         ('{"fio version": "fio-3.33", "jobs": [{"jobname": "a"}]}', "a job lacks what fio writes"),
     ],
 )
@@ -103,4 +104,15 @@ def test_what_is_no_output_of_fio_is_refused(tmp_path: Path, content: str, compl
     file = tmp_path / "fio.json"
     file.write_text(content)
     with pytest.raises(UserError, match=complaint):
+        read(file, P30)
+
+
+@pytest.mark.parametrize("percentiles", [{"-1": 5}, {"101": 5}, {"99": -5}])
+def test_a_percentile_that_cannot_be_is_refused(
+    tmp_path: Path, percentiles: dict[str, int]
+) -> None:
+    wrong = side(5000, 4096, 12.8)
+    wrong["clat_ns"]["percentile"] |= percentiles
+    file = output(tmp_path, job("a", {"rw": "randread"}, read=wrong))
+    with pytest.raises(UserError, match="a percentile lies between 0 and 100"):
         read(file, P30)

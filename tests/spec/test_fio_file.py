@@ -161,3 +161,25 @@ def test_fio_takes_the_same_files(tmp_path: Path, text: str) -> None:
     # Its own folders are not there.
     file.write_text("\n".join(line for line in text.splitlines() if "directory" not in line))
     subprocess.run(["fio", "--parse-only", str(file)], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "=5",
+        "numjobs=\u00b2",
+        "direct=\u00b2",
+        "rate_iops=\u00b2,\u00b3",
+        "bssplit=4k/\u00b2:8k/50",
+        "size=\u0661g",
+        *(
+            f"{name}={'9' * 5000}"
+            for name in ("numjobs", "size", "runtime", "rate_iops", "iodepth")
+        ),
+    ],
+    ids=lambda line: line[:20],
+)
+def test_a_line_that_is_no_number_is_refused_with_its_place(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError) as refused:
+        trials(tmp_path, f"[a]\nrw=randread\nsize=1g\n{line}\n")
+    assert "job.fio:4" in str(refused.value)

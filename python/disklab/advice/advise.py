@@ -43,6 +43,7 @@ from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
 from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import ClusterTrial, Experiment
+from disklab.spec.amounts import decimal
 
 FINALISTS = 3
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
@@ -427,8 +428,8 @@ def grown(question: Question) -> list[tuple[str, Question]]:
     asked = {key: value for key, value in tree["require"].items() if key != "rate"}
     more_load = {
         **tree,
-        "workload": {**tree["workload"], "load": {**load, "rate": f"{rate:g}/s"}},
-        "require": {**asked, "rate": f"{rate:g}/s"},
+        "workload": {**tree["workload"], "load": {**load, "rate": f"{decimal(rate)}/s"}},
+        "require": {**asked, "rate": f"{decimal(rate)}/s"},
     }
     found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", changed(question, more_load))]
     dataset = question.spec.dataset

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
 from disklab.database_facts import facts_of, has_one_primary
+from disklab.reading import digits
 from disklab.spec import ClusterTrial, feasible
 
 if TYPE_CHECKING:
@@ -118,8 +119,8 @@ def rooms(spec: ClusterTrial) -> dict[str, float]:
 def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     database = spec.database
     if facts_of(database.engine).simulator == "cassandra":
-        told = database.settings.get("concurrent_reads", 32)
-        if str(told).isdigit() and int(told) < CONCURRENT_READS:
+        slots = digits(database.settings.get("concurrent_reads", 32))
+        if slots is not None and slots < CONCURRENT_READS:
             yield "database.settings.concurrent_reads", CONCURRENT_READS
     yield from _of_writes(candidate, spec)
     read_ahead = spec.cluster.volumes["data"].read_ahead_bytes

@@ -15,7 +15,7 @@ from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
-from disklab.spec.amounts import only
+from disklab.spec.amounts import decimal, only
 from disklab.spec.model import Observed
 from disklab.spec.require import Require
 
@@ -83,7 +83,7 @@ def question_of(
         raise UserError(*problems)
     work = dict(tree["workload"])
     if require.rate_per_s is not None:
-        work["load"] = {"rate": f"{require.rate_per_s:g}/s"}
+        work["load"] = {"rate": f"{decimal(require.rate_per_s)}/s"}
         tree.pop("procedure", None)
     work.setdefault("stop", {"duration": DURATION})
     before = STEADY | (tree.get("before") or {})

@@ -14,6 +14,7 @@ from disklab import reading
 from disklab.catalog import Catalog, Speed, cpu_speed
 from disklab.catalog.facts import GIB
 from disklab.errors import Problem, UserError
+from disklab.reading import digits
 from disklab.spec import ClusterTrial
 from disklab.spec.share import left_for_page_cache
 
@@ -167,7 +168,7 @@ class Calibration(Part):
     def of_version(self, version: str | None) -> Calibration:
         """Return what holds for a version; None: for that of the calibration's own rows."""
         major = (version or "").partition(".")[0]
-        if self.newer is None or not major.isdecimal() or int(major) < self.newer.version:
+        if self.newer is None or (digits(major) or 0) < self.newer.version:
             return self
         return self.newest()
 

@@ -27,6 +27,7 @@ from disklab.engine import Account, CqlLogin, CqlQuery
 from disklab.errors import EngineError, MachineError
 from disklab.machines import own_folders
 from disklab.machines.protocol import Child, Command, Machine
+from disklab.reading import digits
 
 # initdb writes 40 MB; of a slow disk, and as rehearsals have it.
 PROGRAM_SECONDS = 600.0
@@ -87,7 +88,7 @@ def account(machine: Machine, users: Sequence[str] = USERS) -> Account | None:
 def listening(machine: Machine, ports: Sequence[int]) -> list[int]:
     """Return those of the ports of a host's private address at which a program listens."""
     said = ran(machine, *BASH, _ANSWERS, "disklab", machine.address, *map(str, ports))
-    return [int(word) for word in said.split() if word.isdigit()]
+    return [port for word in said.split() if (port := digits(word)) is not None]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
 from disklab.names import NAME, NAME_RULE
-from disklab.reading import bounded
+from disklab.reading import bounded, digits
 from disklab.spec.amounts import Bytes, Part, Unreadable
 from disklab.spec.located import Document, Form, complaints, document_of, read_document
 
@@ -194,7 +194,7 @@ class Host(Part):
 def _server(value: Any) -> str:
     text = value if isinstance(value, str) else ""
     host, _, port = text.rpartition(":") if ":" in text else (text, "", "1")
-    if _SERVER.fullmatch(host) is None or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if _SERVER.fullmatch(host) is None or not digits(port, (1 << 16) - 1):
         rule = "an address of a database is HOST or HOST:PORT"
         raise Unreadable(rule, "write for example 10.0.0.4:9042")
     return text

@@ -21,6 +21,7 @@ from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import Destination, SshMachine, SshSettings
 from disklab.measurement.hosts_file import Host
+from disklab.reading import digits
 
 # The databases that disklab builds on hosts: what each needs there, and how it is made.
 
@@ -163,7 +164,7 @@ def _memory_bytes(machine: Machine, whole: int) -> int:
     told = [whole]
     for file in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _text(machine, f"/sys/fs/cgroup/{file}")
-        told += [int(text)] if text.isdigit() else []
+        told += [limit] if (limit := digits(text)) is not None else []
     return min(told)
 
 
@@ -202,4 +203,4 @@ def cpu_line(machine: Machine) -> str:
 
 
 def _ticks(line: str) -> list[int]:
-    return [int(word) for word in line.split()[1:] if word.isdigit()]
+    return [tick for word in line.split()[1:] if (tick := digits(word)) is not None]

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from disklab.databases.observing import Count, Observer, Reading
 from disklab.errors import MachineError
 from disklab.machines.protocol import Machine
+from disklab.reading import digits
 
 SECTOR = 512
 """What /proc/diskstats and /sys/block count in, whatever the disk's own sectors are."""
@@ -113,7 +115,7 @@ def disk_of(node: str, machine: Machine, folder: str) -> Disk | None:
     # A partition has its disk's queue.
     read_ahead = _text(machine, f"{below}/queue/read_ahead_kb")
     read_ahead = read_ahead or _text(machine, f"{below}/../queue/read_ahead_kb")
-    if not size.isdigit():
+    if (sectors := digits(size)) is None:
         return None
     return Disk(
         node,
@@ -121,8 +123,8 @@ def disk_of(node: str, machine: Machine, folder: str) -> Disk | None:
         number,
         place,
         filesystem,
-        int(size) * SECTOR,
-        int(read_ahead) * 1024 if read_ahead.isdigit() else 0,
+        sectors * SECTOR,
+        (digits(read_ahead) or 0) * 1024,
     )
 
 
@@ -166,7 +168,7 @@ class Interval:
     seconds: float
     tables: dict[str, Count]
 
-    @property
+    @cached_property
     def count(self) -> Count:
         """All tables together."""
         return sum(self.tables.values(), Count())
@@ -193,13 +195,13 @@ class Window:
         """How long it was."""
         return self.readings[-1].at_s - self.readings[0].at_s
 
-    @property
+    @cached_property
     def intervals(self) -> list[Interval]:
         """The parts, in order."""
         pairs = zip(self.readings, self.readings[1:], strict=False)
         return [interval(first, last) for first, last in pairs]
 
-    @property
+    @cached_property
     def whole(self) -> Interval:
         """The window as one interval; restarts in between are seen by the intervals."""
         tables: dict[str, Count] = {}

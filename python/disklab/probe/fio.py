@@ -410,6 +410,8 @@ def latencies(job: dict[str, Any], slow: int) -> dict[str, Latency]:
 def latency_of(times: Mapping[str, Any], slow: int = 1) -> Latency:
     """Return times of fio's report, in a time that is so much slower."""
     percentiles = {float(key): int(ns) // slow for key, ns in times.get("percentile", {}).items()}
+    if not all(0 <= percent <= 100 and ns >= 0 for percent, ns in percentiles.items()):
+        raise ValueError("a percentile lies between 0 and 100, and takes no negative time")
     return Latency(
         mean_ns=float(times["mean"]) / slow,
         min_ns=int(times["min"]) // slow,

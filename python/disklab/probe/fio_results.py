@@ -215,7 +215,8 @@ def read_json(path: Path) -> dict[str, Any]:
         rule = f"is not JSON: {error}"
         raise UserError(Problem(str(path), "(content)", rule, WAY_OUT)) from None
     jobs = report.get("jobs") if isinstance(report, dict) else None
-    if not isinstance(jobs, list) or not jobs or "fio version" not in report:
+    jobs = jobs if isinstance(jobs, list) and all(isinstance(job, dict) for job in jobs) else []
+    if not jobs or "fio version" not in report:
         raise UserError(Problem(str(path), "(content)", "has no jobs of fio", WAY_OUT))
     return dict(report)
 

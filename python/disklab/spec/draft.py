@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +11,7 @@ import yaml
 from disklab.catalog import Caching
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, refuse
+from disklab.spec.amounts import decimal
 
 # A rehearsal's share of each node's data: filled in less than a minute, larger than its caches.
 REHEARSED_BYTES = 350_000_000
@@ -123,7 +124,7 @@ def _title(wish: Draft) -> str:
 def _cluster(wish: Draft) -> list[str]:
     vm = word(wish.vm)
     load = (
-        f"rate: {wish.rate_per_s:.12g}/s"
+        f"rate: {decimal(wish.rate_per_s)}/s"
         if wish.rate_per_s is not None
         else f"threads: {wish.threads}"
     )
@@ -178,23 +179,25 @@ STATES = {
 
 def _required(wish: Draft) -> Iterator[str]:
     names = {"p95": wish.p95_ms, "p99": wish.p99_ms, "p99.9": wish.p999_ms}
-    latencies = ", ".join(f"{name}: {ms:g}ms" for name, ms in names.items() if ms is not None)
+    latencies = ", ".join(
+        f"{name}: {decimal(ms)}ms" for name, ms in names.items() if ms is not None
+    )
     if not latencies and wish.storage_p99_ms is None:
         return
     if wish.storage_p99_ms is not None:
-        yield f"storage_p99: {wish.storage_p99_ms:g}ms"
+        yield f"storage_p99: {decimal(wish.storage_p99_ms)}ms"
     reads = round(wish.read_ratio * 100)
     for side, share in (("read", reads), ("write", 100 - reads)):
         if share and latencies:
             yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:
-        yield f"rate: {wish.rate_per_s:.12g}/s"
+        yield f"rate: {decimal(wish.rate_per_s)}/s"
     if wish.head_room:
-        yield f"head_room: {wish.head_room * 100:g}%"
+        yield f"head_room: {decimal(wish.head_room * 100)}%"
     if wish.durability is not None:
         yield f"durability: {wish.durability}"
     if wish.budget_usd is not None:
-        yield f"budget: {wish.budget_usd:.12g} USD/month"
+        yield f"budget: {decimal(wish.budget_usd)} USD/month"
 
 
 def _device(wish: Draft) -> list[str]:
@@ -233,7 +236,7 @@ def count(amount: int) -> str:
     """Return a count as people write it: `50M`."""
     for unit, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if amount >= factor and amount % (factor // 10) == 0:
-            return f"{amount / factor:.12g}{unit}"
+            return f"{decimal(amount / factor)}{unit}"
     return str(amount)
 
 
@@ -246,6 +249,14 @@ def word(text: str) -> str:
     """Return a text as YAML writes it on one line, quoted only where it must be."""
     line: str = yaml.safe_dump(text, default_flow_style=True, width=10**6, allow_unicode=True)
     return line.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def inline(values: Mapping[str, object]) -> str:
+    """Return names and values as YAML writes them within braces; no value ends its line or name."""
+    line: str = yaml.safe_dump(
+        dict(values), default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
+    )
+    return line.strip()
 
 
 def quoted(text: str) -> str:

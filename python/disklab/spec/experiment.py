@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
-from disklab.reading import MOST_TOLD, bounded
+from disklab.reading import MOST_TOLD, bounded, digits
 from disklab.spec import feasible
 from disklab.spec.located import (
     Document,
@@ -368,7 +368,7 @@ def _error_of(problems: Iterable[Problem]) -> UserError:
 
 def _line(problem: Problem) -> int:
     parts = problem.place.split(": ")[0].rsplit(":", 1)
-    return int(parts[1]) if len(parts) == 2 and parts[1].isdigit() else 0
+    return (digits(parts[1]) or 0) if len(parts) == 2 else 0
 
 
 def _head(document: Document, problems: list[Problem]) -> ExperimentFile | None:

@@ -16,7 +16,8 @@ import yaml
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
-from disklab.reading import EXPERIMENT, text
+from disklab.reading import EXPERIMENT, digits, text
+from disklab.spec.amounts import decimal
 from disklab.spec.model import FIO_MIXES, FIO_READS
 
 SUFFIXES = (".fio", ".job", ".ini")
@@ -67,9 +68,9 @@ WAITING = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2"})
 """Engines whose callers wait for each I/O, so that a depth means nothing."""
 QUEUED = frozenset({"libaio", "io_uring", "posixaio", "windowsaio", "solarisaio"})
 
-SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]{1,19})\s*(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE)
 POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-TIME = re.compile(r"(\d+)\s*(d|h|m|s|ms|msec|us|usec)?", re.IGNORECASE)
+TIME = re.compile(r"([0-9]{1,19})\s*(d|h|m|s|ms|msec|us|usec)?", re.IGNORECASE)
 TIMES_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 LONGEST = "1h"
@@ -133,6 +134,8 @@ class FioFile:
         if options is None:
             rule = "stands before the first section"
             self.fault(number, line, rule, "write [global] or [NAME] above it")
+        elif not key:
+            self.fault(number, line, "has no name before its =", "write NAME=VALUE")
         elif key.split()[0] == "include":
             self.fault(number, line, "files are not included", "write its lines here")
         elif "${" in value or "$(" in value:
@@ -145,10 +148,10 @@ class FioFile:
         """Return a count."""
         if option is None:
             return otherwise
-        if not option.value.isdigit():
+        if (value := digits(option.value)) is None:
             self.fault(option.line, f"{name}={option.value}", "is not a number", "write digits")
             return otherwise
-        return int(option.value)
+        return value
 
     def bytes_(self, option: Option, name: str) -> int | None:
         """Return bytes, of which k and M are powers of 1024."""
@@ -252,17 +255,20 @@ class FioFile:
             self.fault(option.line, shown, rule, "write one section for each")
             return {"bs": 4096}
         sizes = [part.partition("/") for part in option.value.split(":")]
-        shares = [int(share) if share.isdigit() else None for _, _, share in sizes]
+        shares = [digits(share) for _, _, share in sizes]
         blocks = [self.bytes_(Option(size, option.line), "bssplit") for size, _, _ in sizes]
         left = 100 - sum(share for share in shares if share is not None)
         missing = shares.count(None)
         told = [left / missing if share is None else share for share in shares]
-        if left < 0 or (left and not missing) or None in blocks:
+        wrong = any(
+            text and share is None for (_, _, text), share in zip(sizes, shares, strict=True)
+        )
+        if wrong or left < 0 or (left and not missing) or None in blocks:
             rule = "the shares of its sizes do not make 100"
             self.fault(option.line, shown, rule, "write for example 4k/60:64k/40")
             return {"bs": 4096}
         split = [
-            {"bs": block, "share": f"{share:g}%"}
+            {"bs": block, "share": f"{decimal(share, 6)}%"}
             for block, share in zip(blocks, told, strict=True)
             if share
         ]
@@ -270,7 +276,7 @@ class FioFile:
 
     def _rate(self, option: Option, fio: Mapping[str, Any]) -> int:
         """Return the I/Os a second of a job: fio caps each direction by itself."""
-        caps = [int(part) if part.isdigit() else 0 for part in option.value.split(",")]
+        caps = [digits(part) or 0 for part in option.value.split(",")]
         if not all(caps):
             rule = "is not a number of I/Os a second"
             self.fault(option.line, f"rate_iops={option.value}", rule, "write for example 500")
@@ -401,9 +407,9 @@ def _workload(file: FioFile, group: Sequence[Section]) -> dict[str, Any]:
             rule = f"sections that run at the same time have one {name}"
             file.fault(line, name, rule, "write it once, under [global]")
         if times and key:
-            work[key] = f"{max(times.values()):g}s"
+            work[key] = f"{decimal(max(times.values()))}s"
         if not key:
-            work["stop"] = {"duration": f"{max(times.values()):g}s" if times else LONGEST}
+            work["stop"] = {"duration": f"{decimal(max(times.values()))}s" if times else LONGEST}
     return work
 
 

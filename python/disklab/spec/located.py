@@ -16,7 +16,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import MOST_TOLD
 from disklab.spec import bundled
-from disklab.spec.amounts import Unreadable
+from disklab.spec.amounts import Unreadable, decimal
 
 # Files of other tools where an experiment is expected: what to write instead.
 
@@ -71,7 +71,7 @@ def ycsb_problem(path: Path, text: str) -> Problem:
     """Return what to say of a workload file of YCSB: the same load as an experiment has it."""
     given = properties(text)
     shares = {
-        operation: f"{float(share) * 100:g}%"
+        operation: f"{decimal(float(share) * 100)}%"
         for name, (operation, usual) in OPERATIONS.items()
         if is_share(share := given.get(name, usual)) and float(share)
     }

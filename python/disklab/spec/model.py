@@ -26,7 +26,7 @@ from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
 from disklab.database_facts import names
 from disklab.names import NAME_RULE, is_name
-from disklab.reading import RESOLVED
+from disklab.reading import RESOLVED, digits
 from disklab.spec.amounts import (
     Bytes,
     Count,
@@ -324,12 +324,12 @@ class Stop(Part):
 def _block(value: Any) -> int:
     text = str(value).strip()
     factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower())
-    digits = text[:-1] if factor else text.removesuffix("KiB") or text
+    number = text[:-1] if factor else text.removesuffix("KiB") or text
     if factor is None and text.endswith("KiB"):
         factor = 1 << 10
-    if not digits.isascii() or not digits.isdigit():
+    if (whole := digits(number)) is None:
         raise Unreadable("is not a block size", "write for example 8k or 1M")
-    amount = int(digits) * (factor or 1)
+    amount = whole * (factor or 1)
     if not 512 <= amount <= 1 << 30:
         raise Unreadable("a block has 512 bytes to 1 GiB", "write for example 8k")
     return amount

@@ -64,7 +64,7 @@ class SshHosts:
         threads = [
             threading.Thread(target=sweep.serve, args=(host,), daemon=True)
             for host in self._hosts
-            for _ in range(max(1, int(host.hello.get("processors") or 1)))
+            for _ in range(host.processors)
         ]
         sweep.begin(len(threads))
         try:

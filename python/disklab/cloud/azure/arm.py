@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from disklab import reading
 from disklab.cloud.protocol import Clock, CloudError, SystemClock
 from disklab.errors import Problem, UserError
+from disklab.reading import digits
 from disklab.waiting import Wait
 
 ENDPOINT = "https://management.azure.com"
@@ -189,8 +190,7 @@ def _quoted(text: str) -> str:
 
 
 def _retry_after(answer: Answer) -> float | None:
-    told = answer.headers.get("retry-after", "")
-    return float(told) if told.isdigit() else None
+    return digits(answer.headers.get("retry-after", ""))
 
 
 def _refusal(what: str, answer: Answer) -> ArmError:

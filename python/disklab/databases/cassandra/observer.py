@@ -7,7 +7,6 @@ answers per reading.
 
 from __future__ import annotations
 
-import ast
 import random
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from disklab.databases.observing import (
 )
 from disklab.engine import CqlLogin, CqlQuery, CqlTls, QueryError
 from disklab.errors import MachineError
+from disklab.reading import digits
 
 # How many rows a table has and how long they are, from a few reads at random tokens.
 #
@@ -123,6 +123,9 @@ FULL_RATIO = 0.95
 SEED = 1
 
 GRANT = "GRANT SELECT ON KEYSPACE system_views TO {user}"
+
+MOST_COPIES = 1000
+"""As an experiment file has it; more would be no number of hosts."""
 
 SETTINGS = ("concurrent_reads", "concurrent_writes")
 """Settings that an experiment file takes and predictions follow; both are numbers."""
@@ -416,18 +419,15 @@ STEP = 0.001
 def folders_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the data folders of a node, as `system_views.settings` prints them."""
     text = str(settings.get("data_file_directories") or "").strip()
-    try:
-        told = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        told = [one.strip() for one in text.strip("[]").split(",")]
-    folders = told if isinstance(told, list | tuple) else [told]
-    return tuple(str(one) for one in folders if str(one).startswith("/"))
+    # A list as Python or as Java prints it; what a server says is never evaluated.
+    folders = [one.strip().strip("'\"") for one in text.strip("[]()").split(",")]
+    return tuple(one for one in folders if one.startswith("/"))
 
 
 def settings_of(told: Mapping[str, Any]) -> dict[str, Setting]:
     """Return the settings that an experiment file takes, where somebody changed them."""
-    numbers = {name: int(told[name]) for name in SETTINGS if str(told.get(name, "")).isdigit()}
-    return {name: number for name, number in numbers.items() if number != USUAL_THREADS}
+    numbers = {name: digits(told.get(name)) for name in SETTINGS}
+    return {name: one for name, one in numbers.items() if one not in (None, USUAL_THREADS)}
 
 
 def _table(
@@ -448,9 +448,9 @@ def _table(
 def copies_of(replication: Mapping[str, str], data_center: str = "") -> int:
     """Return the copies of each row that a data centre has, by a keyspace's replication."""
     factors = {
-        key: int(str(value).partition("/")[0])
+        key: copies
         for key, value in replication.items()
-        if key != "class" and str(value).partition("/")[0].isdigit()
+        if key != "class" and (copies := digits(str(value).partition("/")[0], MOST_COPIES))
     }
     return factors.get(data_center, max(factors.values(), default=1))
 
@@ -466,6 +466,6 @@ def options_of(compaction: Mapping[str, str], compression: Mapping[str, str]) ->
     words = [word for word, text in COMPRESSION.items() if made and f"'{made}'" in text]
     found["compression"] = words[0] if words else "none"
     length = str(compression.get("chunk_length_in_kb", ""))
-    if words and length.isdigit():
+    if words and digits(length):
         found["chunk_length"] = f"{length}KiB"
     return found
