@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from disklab.privilege.volumes import FORMS, Attach, VolumesPart
 
 from tests.hosts.conftest import Lab
 
+from .conftest import CALLER
 from .test_caller import DISKLAB, SUDO
 
 pytestmark = [
@@ -62,6 +65,60 @@ def test_a_volume_is_made_shown_changed_broken_and_taken_away(lab: Lab, mine: Pa
     assert told(lab, "cache", "warm", "data", "--range", "0:1MiB")["cache"]["cached_bytes"] > 0
     assert told(lab, "detach", "data", "--delete-data")["data"] == []
     assert lab.devices() == {}
+
+
+@pytest.fixture
+def below_mnt() -> Iterator[Path]:
+    """Yield a folder of root's below /mnt, as an administrator makes one."""
+    with tempfile.TemporaryDirectory(prefix="disklab-test-", dir="/mnt") as made:
+        yield Path(made).resolve()
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Path:
+    """Return a folder of root's that everybody may look into, as /etc/systemd/system is."""
+    made = tmp_path / "system"
+    made.mkdir(mode=0o755)
+    (made / "there").mkdir(mode=0o755)
+    (made / "his").mkdir()
+    os.chown(made / "his", CALLER, CALLER)
+    return made
+
+
+def attach_at(lab: Lab, point: Path, code: int = 0) -> str:
+    options = ("--no-calibrate", "--size", "64MiB", "--filesystem", "ext4", "--mount", str(point))
+    return disk(lab, "attach", "azure/P10", *options, code=code).stderr
+
+
+@pytest.mark.parametrize("name", ["cron.service.d", "there"])
+def test_a_caller_mounts_in_no_folder_of_roots(lab: Lab, roots: Path, name: str) -> None:
+    error = " ".join(attach_at(lab, roots / name, code=2).split())
+    assert str(roots / name) in error.replace(" ", "")
+    for words in ("--mount", "a folder of your own", "/mnt", "mkdir"):
+        assert words in error
+    assert not os.path.ismount(roots / name)
+    assert sorted(path.name for path in roots.iterdir()) == ["his", "there"]
+    assert lab.devices() == {}
+
+
+@pytest.mark.parametrize("place", ["roots/his", "mine/new", "mine/there", "below_mnt/new"])
+def test_a_caller_mounts_at_his_own_folder_and_below_mnt(
+    lab: Lab, request: pytest.FixtureRequest, place: str
+) -> None:
+    fixture, name = place.split("/")
+    point: Path = request.getfixturevalue(fixture) / name
+    if place == "mine/there":
+        point.mkdir()
+    attach_at(lab, point)
+    assert os.path.ismount(point)
+    disk(lab, "detach", "data", "--delete-data")
+    assert not os.path.ismount(point)
+
+
+def test_a_folder_of_roots_within_ones_own_leads_no_further(lab: Lab, mine: Path) -> None:
+    (mine / "bound" / "etc").mkdir(parents=True)
+    attach_at(lab, mine / "bound" / "etc" / "new", code=2)
+    assert list((mine / "bound" / "etc").iterdir()) == []
 
 
 def test_mistakes_are_told_as_without_sudo(lab: Lab) -> None:

@@ -93,9 +93,15 @@ class Attached:
 
 
 def attach(
-    catalog: Catalog, request: AttachRequest, places: Places, progress: Progress = lambda _: None
+    catalog: Catalog,
+    request: AttachRequest,
+    places: Places,
+    progress: Progress = lambda _: None,
+    caller: int | None = None,
 ) -> Attached:
     """Make a block device that behaves like these disks.
+
+    `caller` is the user for whom root mounts it; None: whoever asks may mount anywhere.
 
     Raises UserError before anything has changed; when a later step fails, what was made is
     taken away again.
@@ -119,6 +125,8 @@ def attach(
             check_mount_point(point, "--mount")
             request = replace(request, mount_point=point)
             held_point = undo.enter_context(held(point))
+            if caller is not None:
+                held_point.check_owner(caller, "--mount")
         warnings = [*resolution.warnings, *space]
         if not running:
             progress("starting the emulated host, measuring this machine")

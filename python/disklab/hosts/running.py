@@ -45,6 +45,8 @@ from disklab.waiting import Wait
 # place of the mount point. The descriptor leads to the folder that was checked, or to none.
 
 EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
+FOR_MOUNTS = (Path("/mnt"), Path("/media"))
+"""Where whoever may call root's part mounts, whoever owns the folders there."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -61,6 +63,23 @@ class MountPoint:
     def exists(self) -> bool:
         """Whether it was there when it was looked at, or has been made since."""
         return self._folder is not None
+
+    def check_owner(self, caller: int, place: str) -> None:
+        """Raise UserError unless it is this user's own, or in a folder of theirs, or for mounts.
+
+        The folder above counts alone, not those above that: another one's tree can be bound there.
+        """
+        if {top.resolve() for top in FOR_MOUNTS} & set(self.path.parents):
+            return
+        folders = [self._parent] if self._folder is None else [self._parent, self._folder]
+        if caller in [os.fstat(folder).st_uid for folder in folders]:
+            return
+        rule = (
+            "under sudo a disk is mounted at an empty folder of your own, in a folder of your own, "
+            "or below /mnt or /media"
+        )
+        way_out = f"choose one of these, such as /mnt/{self.path.name}, or make one with mkdir"
+        raise UserError(Problem(place, str(self.path), rule, way_out))
 
     @property
     def unfinished(self) -> Path:

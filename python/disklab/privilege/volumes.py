@@ -5,6 +5,7 @@ The caller's part reads the command line and the catalogue files, and prints.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from disklab.hosts import changes, running
 from disklab.hosts.attach import Attached, AttachRequest
 from disklab.hosts.places import HostRecord, Places
 from disklab.hosts.running import Listed
+from disklab.privilege.identity import Caller
 from disklab.privilege.talk import Forms, Link, Said, Serving, Talk
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
@@ -180,14 +182,16 @@ class VolumesPart(Serving):
             wish = request.wish
             if wish.transport not in TRANSPORTS or wish.owner is not None:
                 raise MachineError("refused: a command attaches disks only for itself")
-        return done(request, lambda text: self.tell(Said(text)))
+        caller = Caller.of(os.environ)
+        uid = None if caller is None else caller.uid
+        return done(request, lambda text: self.tell(Said(text)), uid)
 
 
-def done(request: object, say: Say) -> object:
-    """Do what a request asks, in this process."""
+def done(request: object, say: Say, caller: int | None = None) -> object:
+    """Do what a request asks, in this process; for a caller, who does not mount everywhere."""
     match request:
         case Attach():
-            return attaching.attach(request.catalog, request.wish, Places.usual(), say)
+            return attaching.attach(request.catalog, request.wish, Places.usual(), say, caller)
         case ListAll():
             return running.list_volumes(Places.usual(), request.host)
         case Show() | Set() | Fail() | Cache() | Detach():
