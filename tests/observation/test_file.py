@@ -23,7 +23,7 @@ from disklab.observation import machine
 from disklab.observation.file import Stated, assumed, file_of
 from disklab.observation.found import Found, busy, found_of
 from disklab.observation.machine import Disk, DiskReading, MachineSeen, Window
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 NODES = tuple(NodeSeen(f"10.0.0.{number}:9042") for number in (4, 5, 6))
@@ -176,6 +176,7 @@ def bounds(told: Found, stated: Stated) -> dict[str, dict[str, float]]:
 
 
 @settings(max_examples=60)
+@example(1.0, 1.0, 1 / 3)
 @given(st.floats(0.1, 1e9), st.floats(0.1, 1e9), st.floats(0.001, 1e6))
 def test_what_is_written_is_read_back(reads: float, writes: float, p99_ms: float) -> None:
     slow = Latency("shop.users", "read", p99_ms / 2, p99_ms)

@@ -90,8 +90,11 @@ _SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
 
 
 def decimal(value: float, digits: int = 12) -> str:
-    """Return a number as an experiment file takes it: so many significant digits, no exponent."""
-    return format(Decimal(f"{value:.{digits}g}"), "f")
+    """Return a number as an experiment file takes it: so many significant digits, no exponent.
+
+    Nine decimals at most, as `_NUMBER` reads them.
+    """
+    return format(round(Decimal(f"{value:.{digits}g}"), 9).normalize(), "f")
 
 
 def or_resolved(
