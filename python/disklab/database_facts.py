@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from math import ceil
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,6 +51,31 @@ class TpccRoom(_Part):
     """Beside the warehouses: write-ahead log and catalogs."""
     warehouse_bytes: int
     """Of each warehouse while orders come in."""
+
+
+class StoredRow(_Part):
+    """What a row of the rows workload takes of the data files; at least what the simulator lays."""
+
+    row_bytes: int
+    """Beside its columns' values."""
+    column_bytes: int = 0
+    """Beside the values of each column."""
+    page_room_bytes: int | None = None
+    """What a page leaves to rows, of which it holds whole ones; None: rows lie one behind another.
+    """
+    page_bytes: int = 0
+    entry_bytes: int = 0
+    """Of its entry in the index of the key, where that lies apart from the row."""
+    filled_ratio: Mapping[int, float] = Field(default={0: 1.0})
+    """How full pages are, by the bytes from which on a row is so long."""
+
+    def of(self, columns: int, column_bytes: int) -> int:
+        """Return the bytes of one copy of a row, uncompressed."""
+        row = columns * (column_bytes + self.column_bytes) + self.row_bytes
+        if self.page_room_bytes is not None:
+            row = -(-self.page_bytes // max(1, self.page_room_bytes // row))
+        filled = self.filled_ratio[max(least for least in self.filled_ratio if least <= row)]
+        return ceil(row / filled) + self.entry_bytes
 
 
 class RowsLoad(_Part):
@@ -104,6 +130,7 @@ class Facts(_Part):
     """What may happen to one of its nodes in a timetable; disks may break under any database."""
     restart_settings: tuple[str, ...] = ()
     """Settings that a restart changes: neither its data nor its memory hang on them."""
+    stored: StoredRow
     rows: RowsLoad
     tpcc: TpccRoom | None = None
     simulator: str | None = None

@@ -123,3 +123,17 @@ def test_finalists_tell_tail_lever_and_what_buys_them(browser: Browser, advice: 
     assert "Prices: eastus" in evidence
     assert "Seed 1" in evidence
     tab.close()
+
+
+def test_hardware_is_shown_once_and_in_the_order_of_the_terminal(
+    browser: Browser, advice: Advice
+) -> None:
+    """Where it was simulated in full, no sketch of it with other settings is in the page."""
+    tab = opened(browser, advice.page, 1200)
+    full = tab.evaluate("told.options.filter((one) => one.full).map((one) => one.hardware)")
+    quick = tab.evaluate("told.options.filter((one) => !one.full).map((one) => one.hardware)")
+    assert full
+    assert not set(full) & set(quick)
+    shown = tab.evaluate("ranked().filter((row) => row.one.full).map((row) => row.one.name)")
+    assert shown == [option["option"] for option in advice.told["options"]]
+    tab.close()

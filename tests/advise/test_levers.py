@@ -128,12 +128,13 @@ def test_a_collector_that_never_stops_for_long_is_tried_where_java_has_it(
     assert collectors(question_of(spec.parse(text, Path("t.yaml"))).spec) == tried
 
 
-def turned_of_mariadb(nodes: int, read: int) -> set[str]:
+def turned_of_mariadb(nodes: int, read: int, require: str = "") -> set[str]:
     """Return the settings that are turned on three P30s of a MariaDB."""
     text = FILE.format(compaction="leveled", read=read, write=100 - read)
     text = text.replace("cassandra", "mariadb").replace("nodes: 3", f"nodes: {nodes}")
     text = text.replace("factor: 3\n  table: {compaction: leveled}", f"factor: {nodes}")
-    asked = question_of(spec.parse(text.replace("500M", "50M"), Path("t.yaml")), ("P30", "E8s_v3"))
+    text = text.replace("500M", "50M").replace("require: {", f"require: {{{require}")
+    asked = question_of(spec.parse(text, Path("t.yaml")), ("P30", "E8s_v3"))
     calibration = calibration_for("mariadb")
     assert calibration is not None
     option, *_ = field_of(asked, load_catalog(), calibration).candidates
@@ -144,12 +145,17 @@ def turned_of_mariadb(nodes: int, read: int) -> set[str]:
 @pytest.mark.parametrize(
     ("nodes", "read", "settings"),
     [
-        (1, 50, {"innodb_doublewrite"}),
-        (3, 50, {"innodb_doublewrite", "wsrep_slave_threads"}),
+        (1, 50, set[str]()),
+        (3, 50, {"wsrep_slave_threads"}),
         (3, 100, set[str]()),
     ],
 )
-def test_settings_of_writes_are_turned_where_something_is_written(
+def test_settings_of_writes_are_turned_that_lose_nothing(
     nodes: int, read: int, settings: set[str]
 ) -> None:
     assert turned_of_mariadb(nodes, read) - {"cluster.volumes.data.read_ahead"} == settings
+
+
+def test_what_can_lose_a_database_is_turned_for_those_alone_who_say_so() -> None:
+    assert "innodb_doublewrite" not in turned_of_mariadb(1, 50)
+    assert "innodb_doublewrite" in turned_of_mariadb(1, 50, "durability: may be lost, ")

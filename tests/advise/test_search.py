@@ -165,7 +165,7 @@ def small() -> Question:
 def test_more_and_smaller_nodes_are_looked_through_too() -> None:
     calibration = calibration_for("cassandra")
     assert calibration is not None
-    found = field_of(small(), load_catalog(), calibration).candidates
+    found = field_of(replace(small(), more_nodes=True), load_catalog(), calibration).candidates
     twice = {one.hardware: one for one in found if NODES in one.settings}
     usual = {one.hardware: one for one in found if NODES not in one.settings}
     assert "6 x L8s_v3 with local NVMe" in twice
@@ -213,7 +213,8 @@ def offered(ops_per_s: float) -> TrialResult:
 def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
     calibration = calibration_for("cassandra")
     assert calibration is not None
-    found = field_of(question(), load_catalog(), calibration).candidates
+    asked = replace(question(), more_nodes=True)
+    found = field_of(asked, load_catalog(), calibration).candidates
     left = front(found)
     assert left[0] is found[0]
     for one in found:
@@ -224,6 +225,14 @@ def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
         ]
         assert stronger, one.name
     assert len(left) < len(found)
+
+
+def test_six_nodes_are_six_unless_more_are_asked_for() -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    found = field_of(small(), load_catalog(), calibration).candidates
+    assert found
+    assert {one.nodes_of(3) for one in found} == {3}
 
 
 def test_a_vm_size_is_left_out_for_one_that_costs_no_more_and_has_no_less() -> None:

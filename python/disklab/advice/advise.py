@@ -14,7 +14,7 @@ from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate, field_of
 from disklab.advice.levers import COLLECTOR, COMPACTION, in_words, rooms, singly
-from disklab.advice.options import Lever, Option, disks_alone, levers_of, ranked, short
+from disklab.advice.options import SAME_PRICE, Lever, Option, disks_alone, levers_of, ranked, short
 from disklab.advice.present import candidate_of
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import (
@@ -335,9 +335,6 @@ def explain(advice: Advice, simulator: Simulator) -> None:
     advice.changes = [*flips(advice, simulator)]
     advice.cells = simulator.cells
 
-
-SAME_PRICE = 0.03
-"""List prices that differ by less are the same."""
 
 EXPLAINED = 2
 """Options whose levers are turned one by one."""

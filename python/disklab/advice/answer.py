@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from disklab.advice.candidates import PLAINER_RATIO, Field, spec_of
+from disklab.advice.candidates import PLAINER_RATIO, Field, searches_nodes, spec_of
 from disklab.advice.levers import COMPACTION, rooms
 from disklab.advice.options import EQUAL_RATIO, Option, groups, short
 from disklab.advice.present import Present, present_of
@@ -161,7 +161,7 @@ class Advice:
             parts.append(f"{in_decimals(dataset.rows * row)} in rows of {in_decimals(row)}")
         nodes, copies = spec.cluster.nodes, spec.database.replication_factor
         where = f"{nodes} node{'s' * (nodes > 1)}"
-        grows = "" if facts_of(spec.database.engine).primary else " or more"
+        grows = " or more" if self.question.more_nodes and searches_nodes(spec) else ""
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
         if load is not None and load.rate_per_s and work is not None:
             parts.append(
@@ -222,8 +222,8 @@ class Advice:
     def _fills(self, one: Option) -> str:
         """Return how full the disks are on the first day, and when they must be larger."""
         spec = spec_of(self.question.spec, one.candidate)
-        dataset, copies = spec.the_dataset, spec.database.replication_factor
-        stored = feasible.node_bytes(dataset.rows or 0, dataset, copies, spec.cluster.nodes)
+        dataset, ratio = spec.the_dataset, self.question.growth_ratio
+        stored = feasible.node_bytes(spec)
         size = one.candidate.made.volume.size_bytes
         compaction = one.candidate.settings.get(COMPACTION, spec.database.table.compaction)
         need = rooms(spec)[compaction]
@@ -234,9 +234,12 @@ class Advice:
             f"what the database needs for itself, these hold {in_decimals(most)}, {times} is asked "
             "for"
         )
+        if ratio:
+            grown = stored * (1 + ratio) / size
+            return f"{growth}; grown by {ratio * 100:.0f} % they fill {grown * 100:.0f} %."
         if size / need >= GROWTH_RATIO:
             return f"{growth}."
-        return f"{growth}: ask with as much data as they must hold in the end."
+        return f"{growth}: `--growth` asks for room to grow."
 
     def _what_would_tell(self, one: Option) -> str:
         """Return the measurement that would tell, and what each outcome of it means."""

@@ -180,7 +180,7 @@ class Field:
 def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> Field:
     """Return the candidates of a question: possible, within budget and within their limits."""
     found = Field([])
-    for times in NODE_STEPS if _grows(question.spec) else (1,):
+    for times in NODE_STEPS if question.more_nodes and searches_nodes(question.spec) else (1,):
         shop = _Shop(question, with_nodes(question.spec, times), catalog, calibration)
         machines = list(_machines(shop, found))
         weaker = dominated(machines, shop.machines)
@@ -224,7 +224,7 @@ def _amounts(vm: VmEntry) -> tuple[float, ...]:
     return (*own, *budgets, float(series.premium_storage), cached)
 
 
-def _grows(spec: ClusterTrial) -> bool:
+def searches_nodes(spec: ClusterTrial) -> bool:
     """Return whether more nodes carry more, and nothing in the file counts on their number."""
     named_nodes = bool(spec.events) or spec.failures is not None
     return not facts_of(spec.database.engine).primary and not named_nodes
@@ -260,7 +260,7 @@ class _Shop:
 
     def __post_init__(self) -> None:
         """Work out the room that the data need."""
-        self.rooms = rooms(self.spec)
+        self.rooms = rooms(self.spec, self.question.growth_ratio)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -441,7 +441,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
         return
     fits = [name for name, need in shop.rooms.items() if need <= made.volume.size_bytes]
     if not fits:
-        found.refused["the data do not fit, with room for compaction"] += 1
+        found.refused["the data do not fit, with room for growth and compaction"] += 1
         return
     if spec.before.credits_ratio == 0 and has_credits(made):
         host = without_credits(made)

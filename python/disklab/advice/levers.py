@@ -11,6 +11,7 @@ from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
 from disklab.database_facts import facts_of, has_one_primary
 from disklab.reading import digits
+from disklab.results.required import MAY_BE_LOST
 from disklab.spec import ClusterTrial, feasible
 
 if TYPE_CHECKING:
@@ -103,17 +104,27 @@ def compactions(spec: ClusterTrial) -> tuple[str, ...]:
     return ("size-tiered",) if work is not None and work.write > work.read else ()
 
 
-def rooms(spec: ClusterTrial) -> dict[str, float]:
-    """Return how large a node's data volume must be in bytes, by strategy, the file's own first."""
-    copies, nodes = spec.database.replication_factor, spec.cluster.nodes
-    stored = feasible.node_bytes(spec.the_dataset.rows or 0, spec.the_dataset, copies, nodes)
+MOST_FILLED = 0.7
+"""Of a data volume, by data that have grown. **Assumed:** alarms are set at 80 %, and making a
+volume larger takes time."""
+
+
+def rooms(spec: ClusterTrial, growth: float = 0.0) -> dict[str, float]:
+    """Return how large a node's data volume must be in bytes, by strategy, the file's own first.
+
+    `growth`: by what ratio data grow; with any, they may fill `MOST_FILLED` of it in the end.
+    """
+    stored = feasible.node_bytes(spec) * (1 + growth)
+    least = 1 / MOST_FILLED if growth else 1.0
     table = spec.database.table
     tables = {
         name: table.model_copy(update={"compaction": name})
         for name in (table.compaction, *compactions(spec))
     }
     engine = spec.database.engine
-    return {name: stored * feasible.headroom_of(engine, one) for name, one in tables.items()}
+    return {
+        name: stored * max(least, feasible.headroom_of(engine, one)) for name, one in tables.items()
+    }
 
 
 def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
@@ -141,7 +152,9 @@ def _of_writes(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, 
     is_galera = not has_one_primary(database.engine, database.replication_factor)
     if is_galera and THREADS not in given:
         yield f"database.settings.{THREADS}", APPLIERS
-    if not {PAGE_SIZE, DOUBLEWRITE} & given and _never_tears(candidate):
+    # What a page torn by a power cut costs is a database: it is risked by those alone who say so.
+    risks = spec.require is not None and spec.require.durability == MAY_BE_LOST
+    if risks and not {PAGE_SIZE, DOUBLEWRITE} & given and _never_tears(candidate):
         yield f"database.settings.{DOUBLEWRITE}", "off"
 
 

@@ -324,8 +324,18 @@ def ranked(options: Iterable[Option], *, by_price: bool = False) -> list[Option]
     return distinct(found)
 
 
+SAME_PRICE = 0.03
+"""List prices that differ by less are the same: then fewer nodes are the answer."""
+
+MOST_NODES = 1 << 30
+"""More than anybody has: sorts behind."""
+
+
 def plain_first(options: Sequence[Option]) -> list[Option]:
     """Return options by price, but first the one that is plainer and costs hardly more."""
+    cheapest = options[0].candidate
+    same = cheapest.usd_per_month * (1 + SAME_PRICE)
+    options = sorted(options, key=lambda one: one.nodes if _usd(one) <= same else MOST_NODES)
     cheapest = options[0].candidate
     first = next(
         (

@@ -58,17 +58,19 @@ function judge(one) {
 const ranks = ["met", "cannot tell", "missed", "cannot sustain"];
 function ranked() {
   const all = told.options.map((one) => {
-    const [word, why] = judge(one);
+    const [word, why] = one.full && !edited() ? [one.outcome, one.outcome === "met" ? "" : one.why] : judge(one);
     const first = asked.bounds[0] || ["all", "p99", 0];
     const found = one.overloaded ? null : latency(one, first);
     return { one, word, why, usd: price(one), ms: found ? found[1] : null };
   });
   all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd || b.one.full - a.one.full);
+  // As long as nothing is edited, the command's own order stands: it ranked by what it knows of bands and nodes.
+  if (!edited()) all.sort((a, b) => b.one.full - a.one.full || (a.one.full ? told.options.indexOf(a.one) - told.options.indexOf(b.one) : 0));
   // What is plainer stands before what costs hardly less.
   const cheapest = all[0];
   const plain = all.findIndex((row) => row.word === "met" && row.usd <= cheapest.usd * told.plainer_ratio
     && (row.one.plainer_than || []).includes(cheapest.one.hardware));
-  if (plain > 0 && cheapest.word === "met") all.unshift(...all.splice(plain, 1));
+  if (edited() && plain > 0 && cheapest.word === "met") all.unshift(...all.splice(plain, 1));
   // The same hardware with other settings is no other purchase.
   const seen = new Set();
   const rows = all.filter((row) => !seen.has(row.one.hardware) && seen.add(row.one.hardware));
@@ -80,12 +82,14 @@ function axisName() {
   return `${first[0]} ${first[1]}`;
 }
 
-function sayAnswer(rows) {
-  const edited = asked.rate !== told.rate_per_s || asked.room !== told.head_room_ratio || asked.budget !== told.budget
+function edited() {
+  return asked.rate !== told.rate_per_s || asked.room !== told.head_room_ratio || asked.budget !== told.budget
     || asked.bounds.some((one, n) => one[2] !== told.bounds[n][2]) || told.options.some((one) => prices.get(one.vm) !== one.vm_usd || (!one.local && prices.get(one.disks) !== one.disks_usd));
+}
+function sayAnswer(rows) {
   // What the command said holds for what it was asked.
-  document.querySelectorAll("#answer .why").forEach((line) => { line.hidden = edited; });
-  if (!edited) { byId("says").textContent = told.says; return; }
+  document.querySelectorAll("#answer .why").forEach((line) => { line.hidden = edited(); });
+  if (!edited()) { byId("says").textContent = told.says; return; }
   const best = rows.find((row) => row.word === "met");
   const perhaps = rows.find((row) => row.word === "cannot tell");
   byId("says").textContent = best

@@ -94,11 +94,12 @@ def content(advice: Advice) -> dict[str, Any]:
     question = advice.question
     required = required_of(question.spec.model_dump(mode="json")) or Required()
     rate = question.rate_per_s or None
-    seen = {one.candidate.name for one in advice.options}
+    # What was simulated in full is shown by that alone, whatever a sketch of it promised.
+    full = {one.candidate.hardware for one in advice.options}
     quick: dict[str, Tried] = {}
     for ladder in advice.ladders:
         for one in ladder.tried:
-            if one.candidate.name not in seen:
+            if one.candidate.hardware not in full:
                 quick.setdefault(one.candidate.name, one)
     bounds = [list(one) for one in required.latencies()]
     if required.storage_p99_ms is not None:
@@ -125,6 +126,7 @@ def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
     result = option.results[0]
     return _point(advice, option.candidate, option.results, option.head_room) | {
         "full": True,
+        "outcome": option.kept.outcome.value,
         "name": option.name,
         "why": str(option.kept),
         "plainer_than": [

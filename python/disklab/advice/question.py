@@ -25,6 +25,12 @@ FACTOR = "option"
 STEADY = {"page_cache": "warm", "host_cache": "warm", "credits": "0%"}
 """The state that a system is in all day."""
 
+GROWTH = 0.3
+"""Of data, on disks that are bought. **Assumed:** a year's."""
+
+HEAD_ROOM = 0.3
+"""That is bought where the file names none. **Assumed:** as much growth of the load."""
+
 # Long enough for flushes, compactions and pauses to show in the 99th percentile.
 DURATION = "60s"
 
@@ -43,6 +49,10 @@ class Question:
     region: str = DEFAULT_REGION
     terms: PriceTerms = DEFAULT_TERMS
     notes: tuple[str, ...] = ()
+    growth_ratio: float = 0.0
+    """By what ratio data grow on the disks that are bought."""
+    more_nodes: bool = False
+    """Whether more nodes than the file's may be the answer."""
     observed: Observed | None = None
     """What was seen of the database that runs, if the file is of one."""
 
@@ -62,11 +72,14 @@ class Question:
         return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120)
 
 
-def question_of(
+def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     experiment: Experiment,
     wanted: tuple[str, ...] = (),
     region: str = DEFAULT_REGION,
     terms: PriceTerms = DEFAULT_TERMS,
+    *,
+    growth_ratio: float = GROWTH,
+    more_nodes: bool = False,
 ) -> Question:
     """Return the question of an experiment file. Raises UserError when it asks nothing.
 
@@ -90,11 +103,13 @@ def question_of(
     # The load generators stay the same whatever the nodes are.
     client = {"vm": spec.client.vm, **(tree.get("client") or {})}
     tree |= {"workload": work, "before": before, "client": client}
+    tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | tree["require"]
     notes = []
     if experiment.factors:
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
     spec = only(ClusterTrial, made.cells[0].spec)
+    require = spec.require or require
     if spec.before.credits_ratio > 0:
         notes.append(
             f"the file begins with {spec.before.credits_ratio:.0%} of the burst credits, so what "
@@ -109,6 +124,8 @@ def question_of(
         region,
         terms,
         tuple(notes),
+        growth_ratio,
+        more_nodes,
         experiment.observed,
     )
 

@@ -22,6 +22,7 @@ from disklab.cli.advise_asked import (
     NAME,
     P95,
     P999,
+    AdvisedNodes,
     Asked,
     Budget,
     Cloud,
@@ -29,6 +30,7 @@ from disklab.cli.advise_asked import (
     DataOption,
     Durable,
     FileArgument,
+    Growth,
     HeadRoom,
     Reads,
     State,
@@ -37,7 +39,7 @@ from disklab.cli.advise_asked import (
     Writes,
 )
 from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
-from disklab.cli.experiment_new import P99, Copies, Nodes, Row
+from disklab.cli.experiment_new import P99, Copies, Row
 from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
@@ -103,10 +105,11 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     p999: P999 = None,
     storage_p99: StorageP99 = None,
     row: Row = None,
-    nodes: Nodes = None,
+    nodes: AdvisedNodes = None,
     copies: Copies = None,
     version: Version = None,
     head_room: HeadRoom = None,
+    growth: Growth = None,
     durable: Durable = None,
     budget: Budget = None,
     state: State = None,
@@ -141,11 +144,11 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
-        *(database, cloud, nodes, copies, data, row, reads, writes, p99),
+        *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
         *(head_room, durable, budget, version, state, p95, p999, storage_p99),
     )
-    wish = experiment_of(experiment, asked)
-    question = question_of(wish, wanted, region or usual_region(wish), terms)
+    wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment)
+    question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
     for text in question.notes:
         warn(text)
     how = How(
@@ -161,6 +164,21 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         write_page(found, html, seed)
     print_json(found.as_json()) if json else show(found, everything=everything)
     raise typer.Exit(exit_code(found) if check else 0)
+
+
+def room_of(growth: float | None, nodes: str | None, file: Path | None) -> dict[str, Any]:
+    """Return what options say of room and nodes, as `question_of` takes it.
+
+    A file's nodes are what is asked for; without any, three or more are.
+    """
+    more = file is None and (nodes is None or nodes.endswith("+"))
+    grown = {} if growth is None else {"growth_ratio": growth / 100}
+    return {"more_nodes": more, **grown}
+
+
+def count_of(nodes: str | None) -> int | None:
+    """Return the number in `6` or `6+`; None: none was given."""
+    return None if nodes is None else int(nodes.removesuffix("+"))
 
 
 def exit_code(advice: Advice) -> int:

@@ -74,7 +74,39 @@ Version = Annotated[
 ]
 HeadRoom = Annotated[
     float | None,
-    typer.Option(help="This many percent more must be possible.", min=0, show_default="0"),
+    typer.Option(help="This many percent more must be possible.", min=0, show_default="30"),
+]
+Growth = Annotated[
+    float | None,
+    typer.Option(
+        help="By how many percent the data grow: then they fill at most 70 % of the disks; 0: the "
+        "disks hold them and no more.",
+        min=0,
+        max=1000,
+        show_default="30",
+    ),
+]
+
+
+def read_nodes(text: str) -> str:
+    """Read `6`, which is six nodes, or `6+`, six or more."""
+    number = text.strip().removesuffix("+")
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_NODES):
+        rule = f"{text}: a number of nodes from 1 to {MOST_NODES}; 6+ is six or more"
+        raise typer.BadParameter(rule)
+    return text.strip()
+
+
+MOST_NODES = 1000
+AdvisedNodes = Annotated[
+    str | None,
+    typer.Option(
+        "--nodes",
+        help="Nodes of the cluster: 6, or 6+ for six or more.",
+        parser=read_nodes,
+        metavar="NODES",
+        show_default="3+",
+    ),
 ]
 Durable = Annotated[
     bool | None,
@@ -183,7 +215,7 @@ class Asked:
                 p95_ms=self.p95,
                 p999_ms=self.p999,
                 storage_p99_ms=self.storage_p99,
-                head_room=(self.head_room or 0) / 100,
+                head_room=None if self.head_room is None else self.head_room / 100,
                 durability=durability,
                 budget_usd=self.budget,
                 state=self.state or "steady",

@@ -259,9 +259,16 @@ function brokenRules(offer, choice) {
   return problems;
 }
 
+// What of `StoredRow.of` the engines on this page need: none fills its pages in part.
+function storedRow(stored, choice) {
+  const row = choice.columns * (choice.bytes + stored.column_bytes) + stored.row_bytes;
+  if (stored.page_room_bytes === null) return row;
+  return Math.ceil(stored.page_bytes / Math.max(1, Math.floor(stored.page_room_bytes / row))) + stored.entry_bytes;
+}
+
 function roomProblems(offer, choice, bytes) {
-  const {headroom} = offer.engines[choice.engine], copies = copiesOf(choice), {nodes, rows} = choice;
-  const row = choice.columns * choice.bytes + offer.row_overhead_bytes, need = rows * row * copies / nodes;
+  const {headroom, stored} = offer.engines[choice.engine], copies = copiesOf(choice), {nodes, rows} = choice;
+  const row = storedRow(stored, choice), need = rows * row * copies / nodes;
   if (need * headroom <= bytes) return [];
   const rule = `${rows} rows of ${row} B x ${copies} copies / ${nodes} nodes = ${about(need)} a node, ${about(need * headroom)} with room for `
     + `compaction (x ${headroom}); ${expressionOf(offer, choice)} of ${choice.vm} holds ${about(bytes)}`;

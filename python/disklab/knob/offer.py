@@ -39,7 +39,6 @@ from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches
 from disklab.errors import Problem, UserError
 from disklab.prediction.cells import prepare
-from disklab.spec.feasible import ROW_OVERHEAD_BYTES
 from disklab.spec.payloads import row_shape
 from disklab.spec.procedures import Load
 
@@ -131,7 +130,6 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
         "device": _base_of_device(catalog),
         "operations": OPERATIONS,
         "seconds": SECONDS,
-        "row_overhead_bytes": ROW_OVERHEAD_BYTES,
         "regions": REGIONS,
         "presets": studies,
     }
@@ -454,6 +452,7 @@ def _engine(catalog: Catalog, engine: str) -> Json:
         "job": job[key],
         "log_volume": facts.log_volumes[0],
         "headroom": facts.headroom_ratio["size-tiered"],
+        "stored": facts.stored.model_dump(mode="json"),
         "arrivals": Load.model_fields["arrivals"].default,
         "ownership_ppm": [],
         "max_in_flight": calibration.fact("max_in_flight"),

@@ -67,8 +67,8 @@ class Draft:
     p95_ms: float | None = None
     p999_ms: float | None = None
     storage_p99_ms: float | None = None
-    head_room: float = 0.0
-    """So much more than the rate must be possible, as a ratio."""
+    head_room: float | None = None
+    """So much more than the rate must be possible, as a ratio; None: nothing is said."""
     durability: str | None = None
     """Whether the data must survive a VM that is stopped or lost."""
     budget_usd: float | None = None
@@ -192,7 +192,7 @@ def _required(wish: Draft) -> Iterator[str]:
             yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:
         yield f"rate: {decimal(wish.rate_per_s)}/s"
-    if wish.head_room:
+    if wish.head_room is not None:
         yield f"head_room: {decimal(wish.head_room * 100)}%"
     if wish.durability is not None:
         yield f"durability: {wish.durability}"

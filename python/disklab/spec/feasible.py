@@ -27,16 +27,10 @@ from disklab.database_settings import setting_problem
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
-from disklab.spec.model import Cluster, Database, Dataset, Table, TrialSpec, Volume
+from disklab.spec.model import Cluster, ClusterTrial, Database, Dataset, Table, TrialSpec, Volume
 from disklab.spec.timetable import cluster_on, newcomers
 
 FULL = Fraction(1)
-
-ROW_OVERHEAD_BYTES = 165
-"""What Cassandra stores beside a row's columns: key, timestamps, cell headers, index.
-
-**Source:** our measurement of 2026-09: 4255 B on disk for a row of 5 x 818 B, uncompressed.
-"""
 
 LEAST_REPLICAS = {"TWO": 2, "THREE": 3}
 """Copies that a consistency level asks for by its name."""
@@ -230,23 +224,25 @@ def newcomer_problems(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         yield from _problems_of(partial(_resolve, devices, [at] * len(devices), FULL))
 
 
-def stored_row_bytes(dataset: Dataset) -> int:
+def stored_row_bytes(engine: str, dataset: Dataset) -> int:
     """Return the bytes of one copy of a row on disk, uncompressed."""
-    return dataset.columns * dataset.column_bytes + ROW_OVERHEAD_BYTES
+    return facts_of(engine).stored.of(dataset.columns, dataset.column_bytes)
 
 
-def node_bytes(rows: int, dataset: Dataset, copies: int, nodes: int) -> float:
+def node_bytes(spec: ClusterTrial) -> float:
     """Return the bytes of data of each node."""
-    return rows * stored_row_bytes(dataset) * copies / nodes
+    dataset, copies = spec.the_dataset, spec.database.replication_factor
+    row_bytes = stored_row_bytes(spec.database.engine, dataset)
+    return (dataset.rows or 0) * row_bytes * copies / spec.cluster.nodes
 
 
 def rows_that_fill(spec: TrialSpec, volume_bytes: int) -> int | None:
     """Return the rows that `fill` stands for; None: rows are given."""
     dataset = spec.dataset
-    if dataset is None or dataset.fill_ratio is None:
+    if spec.cluster is None or dataset is None or dataset.fill_ratio is None:
         return None
     total = dataset.fill_ratio * volume_bytes * spec.nodes
-    return max(1, int(total / spec.copies / stored_row_bytes(dataset)))
+    return max(1, int(total / spec.copies / stored_row_bytes(spec.database.engine, dataset)))
 
 
 def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
@@ -297,18 +293,18 @@ def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Proble
         return
     cluster, database = spec.cluster, spec.database
     copies = database.replication_factor
-    need = node_bytes(dataset.rows, dataset, copies, cluster.nodes)
+    need, row_bytes = node_bytes(spec), stored_row_bytes(database.engine, dataset)
     headroom = headroom_of(database.engine, database.table)
     if need * headroom <= volume_bytes:
         return
     volume = cluster.volumes["data"]
     rule = (
-        f"{dataset.rows} rows of {stored_row_bytes(dataset)} B x {copies} copies / {cluster.nodes} "
+        f"{dataset.rows} rows of {row_bytes} B x {copies} copies / {cluster.nodes} "
         f"nodes = {about_bytes(need)} a node, {about_bytes(need * headroom)} with room for "
         f"compaction (x {headroom:g}); {volume.disks} of {cluster.vm} holds "
         f"{about_bytes(volume_bytes)}"
     )
-    fits = int(volume_bytes / headroom * cluster.nodes / copies / stored_row_bytes(dataset))
+    fits = int(volume_bytes / headroom * cluster.nodes / copies / row_bytes)
     way_out = f"use at most {fits} rows, more nodes, or {_larger(cluster.vm, volume.disks)}"
     key = "rows" if dataset.fill_ratio is None else "fill"
     if dataset.fill_ratio is not None:

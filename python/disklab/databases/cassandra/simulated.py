@@ -306,7 +306,7 @@ def database_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration)
     work, data = spec.workload, spec.dataset
     if work.keys == "sequential" and spec.before.dataset != "empty" and data is not None:
         # Other keys meet rows of all tables alike, so one table answers for them.
-        stored = stored_row_bytes(data)
+        stored = stored_row_bytes(spec.database.engine, data)
         job["dataset"] |= _tables(spec, job, stored, USUAL_FLUSHED_BYTES)
     return job
 
@@ -407,7 +407,8 @@ def _database(spec: ClusterTrial, calibration: Calibration) -> Job:
     elif job["access"] != "mmap":
         # Whole buffers are read, as compressed chunks are, and nothing is opened.
         shape = spec.the_dataset.shape
-        beside = stored_row_bytes(spec.the_dataset) - shape.columns * shape.column_bytes
+        stored = stored_row_bytes(spec.database.engine, spec.the_dataset)
+        beside = stored - shape.columns * shape.column_bytes
         large = shape.columns * shape.bytes_at(simulated_settings.BUFFER_SHARE)
         job["chunk_bytes"] = simulated_settings.buffer_bytes(large + beside)
         job["compressed_permille"] = WHOLE_PERMILLE
