@@ -1,4 +1,4 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make attack TRIES=1000 SEED=1: hostile files, settings, names and requests · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make attack TRIES=1000 SEED=1: hostile files, settings, names and requests · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make bench: the benchmarks, of a release's engine · make release: build and try the packages of a release · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -7,22 +7,28 @@ export CARGO_TERM_COLOR ?= auto
 # Where it is set, each process of the tests and each command that they run compiles all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench static-engine docs site lock clean audit fuzz attack demos promises
+.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
 
 setup:
-	@scripts/setup.sh
+	@scripts/part.sh set-up scripts/setup.sh
 
 check: setup
 	$(MAKE) --no-print-directory --output-sync --jobs 2 check-rust check-python
 
 check-rust:
+	+@scripts/part.sh 'lints, Rust' $(MAKE) --no-print-directory lint-rust
+
+check-python:
+	+@scripts/part.sh 'lints, Python' $(MAKE) --no-print-directory lint-python
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --profile checked -- -D warnings
 
-check-python:
+lint-python:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -35,19 +41,24 @@ check-python:
 	$(BIN)/python scripts/examples.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-test: check test-beside test-rust test-alone
+test: parts check test-beside test-rust test-alone
+	@scripts/part.sh --table
+
+# What each part of `make test` takes is written anew.
+parts:
+	@rm -f target/parts.tsv
 
 test-rust: setup
-	scripts/cargo-test.sh
+	scripts/part.sh 'Rust tests' scripts/cargo-test.sh
 
 test-python: test-beside test-alone
 
 test-beside: setup
-	scripts/beside.sh
+	scripts/part.sh beside scripts/beside.sh
 
 # What measures time or fills memory: one test after the other.
 test-alone: setup
-	scripts/pytest.sh -m "alone and not long"
+	scripts/part.sh alone scripts/pytest.sh -m "alone and not long" --durations=30 --durations-min=1
 
 # What CI leaves out: whole rehearsals and many seeds.
 test-long: setup
@@ -107,8 +118,13 @@ audit: setup
 	if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; fi
 	if pip-audit --version >/dev/null 2>&1; then pip-audit --disable-pip --require-hashes --requirement requirements.lock; fi
 
+# Figures are of an engine as it is released, with link-time optimisation.
 bench: setup
-	$(BIN)/python -m benches
+	cargo build --quiet --locked --profile release --target-dir target -p disklab-engine --bin disklab-engine
+	DISKLAB_ENGINE=$(CURDIR)/target/release/disklab-engine $(BIN)/python -m benches
+
+release: setup
+	scripts/release.sh
 
 # With a subscription of your own, after `az login`: one small VM with a P4 in the real Azure, for at most 2 USD; see docs/azure.md.
 REGION := eastus

@@ -8,7 +8,7 @@ trap 'rm -f "$said"' EXIT
 nice -n 19 cargo test --workspace --locked --profile checked --no-run >"$said" 2>&1 &
 built=$!
 # A group is what shares a server; the order of tests/conftest.py begins with what takes longest.
-scripts/pytest.sh -m "not alone and not long" --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+scripts/pytest.sh -m "not alone and not long" --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations=30 --durations-min=1
 code=$?
 wait "$built" || { cat "$said"; code=1; }
 exit "$code"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv/bin/disklab on a fresh Debian, Ubuntu or Fedora machine (macOS: predict and report only).
 # Costs nothing when run again: every step first looks whether it is done.
-# --quick: what the demo needs, and no more (no tools of developers, no browser, an engine without link-time optimisation).
+# --quick: what the demo needs, and no more (no tools of developers, no browser).
 # Without it, the rest follows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,12 +14,10 @@ lock=${lock:-requirements.lock}
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
 export PATH="$HOME/.cargo/bin:$PATH"
-# CI builds what the tests of the crates build too, without LTO: minutes less, and nothing built twice.
-profile=$([ "${CI:-}" = true ] || [ -n "$quick" ] && echo checked || echo release)
+# What the tests of the crates build too, without LTO: minutes less, and nothing built twice.
+profile=checked
 newest() { find Cargo.toml Cargo.lock pyproject.toml crates installer -newer .venv/engine.installed -type f -print -quit 2>/dev/null; }
-# The stamp names the profile: a quick engine becomes a release, and never the other way.
-lesser() { [ "$profile" = release ] && grep -qsx checked .venv/engine.installed; }
-stale() { [ ! -x .venv/bin/disklab ] || lesser || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; }
+stale() { [ ! -x .venv/bin/disklab ] || [ ! -x .venv/bin/disklab-engine ] || [ ! -e .venv/engine.installed ] || [ -n "$(newest)" ]; }
 # The engine is compiled while packages are fetched, as soon as there is something to compile it with. pip's own build
 # finds it done, or says what is wrong with it.
 early=
@@ -119,7 +117,7 @@ fi
 if stale; then
   if [ -n "$early" ]; then wait "$early" || true; early=; fi
   # The time before the build: what is edited meanwhile is newer.
-  echo "$profile" >.venv/engine.building
+  touch .venv/engine.building
   PATH="$PWD/.venv/bin:$PATH" MATURIN_PEP517_ARGS="--locked --profile $profile" \
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
   mv .venv/engine.building .venv/engine.installed
