@@ -215,23 +215,28 @@ def read_json(path: Path) -> dict[str, Any]:
         rule = f"is not JSON: {error}"
         raise UserError(Problem(str(path), "(content)", rule, WAY_OUT)) from None
     jobs = report.get("jobs") if isinstance(report, dict) else None
-    jobs = jobs if isinstance(jobs, list) and all(isinstance(job, dict) for job in jobs) else []
-    if not jobs or "fio version" not in report:
+    is_list = isinstance(jobs, list) and jobs and all(isinstance(job, dict) for job in jobs)
+    if not is_list or "fio version" not in report:
         raise UserError(Problem(str(path), "(content)", "has no jobs of fio", WAY_OUT))
     return dict(report)
 
 
+MOST_OF_ERROR = 300
 WAY_OUT = "name the output of `fio --output-format=json`"
 
 
 def result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) -> TrialResult:
     """Return what jobs of one name measured, as a result of their cell."""
-    fio = trial.spec.workload.the(Fio)
     try:
-        measured = measurement(fio, jobs, report)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        rule = f"a job lacks what fio writes: {error!r}"
+        return _result_of(trial, jobs, report, apart)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        rule = f"a job lacks what fio writes: {' '.join(repr(error).split())[:MOST_OF_ERROR]}"
         raise UserError(Problem(str(trial.factors or "jobs"), "(job)", rule, WAY_OUT)) from None
+
+
+def _result_of(trial: spec.Trial, jobs: Sequence[Job], report: Job, apart: bool) -> TrialResult:
+    fio = trial.spec.workload.the(Fio)
+    measured = measurement(fio, jobs, report)
     owed, warnings = owed_of(trial, fio, measured), [] if len(jobs) == 1 else [MANY]
     if not apart:
         owed, warnings = None, [*warnings, NOT_SYNCHRONOUS]

@@ -288,9 +288,7 @@ def limit_in_words(limit: str) -> str:
         found = pattern.match(limit.strip())
         if found:
             parts = [part or "" for part in found.groups()]
-            return words.format(
-                *(f"{int(p):,}" if p.isascii() and p.isdecimal() else p for p in parts)
-            )
+            return words.format(*(f"{int(p):,}" if p.isdecimal() else p for p in parts))
     return limit.strip()
 
 

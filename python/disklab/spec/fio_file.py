@@ -16,8 +16,8 @@ import yaml
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
-from disklab.reading import EXPERIMENT, digits, text
-from disklab.spec.amounts import decimal
+from disklab.reading import EXPERIMENT, LARGEST_WHOLE, MOST_SHOWN, digits, text
+from disklab.spec.amounts import LONGEST_S, MOST_COUNT
 from disklab.spec.model import FIO_MIXES, FIO_READS
 
 SUFFIXES = (".fio", ".job", ".ini")
@@ -28,6 +28,13 @@ SAME = {
     "blocksize": "bs",
     "wait_for_previous": "stonewall",
     "bs_split": "bssplit",
+    "blocksize_unaligned": "bs_unaligned",
+    "fileoffset": "offset",
+    "fill_fs": "fill_device",
+    "ratecycle": "rate_cycle",
+    "ratemin": "rate_min",
+    "ss_dur": "steadystate_duration",
+    "ss_ramp": "steadystate_ramp_time",
 }
 """Names that mean the same option."""
 
@@ -60,17 +67,55 @@ WITHOUT_EFFECT = frozenset(
     iodepth_low iodepth_batch iodepth_batch_submit iodepth_batch_complete
     iodepth_batch_complete_min iodepth_batch_complete_max io_submit_mode ss steadystate
     max_latency stats warnings_fatal minimal output-format output blockalign ba
+    do_verify verify_async verify_backlog verify_backlog_batch verify_dump verify_fatal
+    verify_interval verify_offset verify_pattern verify_state_load verify_state_save
+    experimental_verify rate_cycle log_entries unique_filename
     """.split()  # noqa: SIM905 - a hundred names, to be read
 )
 """Options that change neither what a disk is asked nor when."""
+
+DEFAULTS = {
+    name: frozenset(values.split())
+    for values, names in (
+        (
+            "0",
+            """
+            atomic block_error_percentiles bs_unaligned cgroup_nodelete dedupe_global error_dump
+            filesize fill_device flow flow_id flow_sleep ignore_zone_limits io_size
+            job_max_open_zones latency_run log_alternate_epoch log_hist_coarseness log_prio
+            log_unix_epoch max_open_zones number_ios offset offset_align offset_increment pre_read
+            ramp_time rate rate_ignore_thinktime rate_iops rate_iops_min rate_min read_beyond_wp
+            read_iolog_chunked replay_no_stall runtime serialize_overlap size startdelay
+            steadystate_duration steadystate_ramp_time thinktime thinktime_iotime thinktime_spin
+            trim_percentage verify_only write_barrier zone_reset_frequency zone_reset_threshold
+            zonecapacity zonerange zonesize zoneskip
+            """,
+        ),
+        ("0 none", "lockmem sync verify zonemode lockfile write_hint"),
+        ("1", "loops replay_scale thinktime_blocks trim_verify_zero"),
+        ("5", "dedupe_working_set_percentage"),
+        ("100", "latency_percentile replay_time_scale"),
+        ("100 100,100,100", "percentage_random"),
+        ("1000", "rate_cycle"),
+        ("2097152 2m 2mib", "hugepage-size"),
+        ("complete", "thinktime_blocks_type"),
+        ("linear", "rate_process"),
+        ("random", "random_distribution"),
+        ("repeat", "dedupe_mode"),
+        ("sequential", "rw_sequencer"),
+    )
+    for name in names.split()
+}
+"""What of fio's options is as good as no line. **Source:** `fio --cmdhelp=NAME` of 3.33; what it
+has no default for is off when it is 0."""
 
 WAITING = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2"})
 """Engines whose callers wait for each I/O, so that a depth means nothing."""
 QUEUED = frozenset({"libaio", "io_uring", "posixaio", "windowsaio", "solarisaio"})
 
-SIZE = re.compile(r"([0-9]{1,19})\s*(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE)
+SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-TIME = re.compile(r"([0-9]{1,19})\s*(d|h|m|s|ms|msec|us|usec)?", re.IGNORECASE)
+TIME = re.compile(r"(\d+)\s*(d|h|m|s|ms|msec|us|usec)?", re.IGNORECASE | re.ASCII)
 TIMES_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 LONGEST = "1h"
@@ -108,7 +153,8 @@ class FioFile:
 
     def fault(self, line: int, value: str, rule: str, way_out: str) -> None:
         """Note that something cannot be read or done."""
-        self.problems.append(Problem(f"{self.path}:{line}", value, rule, way_out))
+        short = value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]}..."
+        self.problems.append(Problem(f"{self.path}:{line}", short, rule, way_out))
 
     def sections(self, content: str) -> list[Section]:
         """Return the jobs of a file in its order."""
@@ -135,23 +181,29 @@ class FioFile:
             rule = "stands before the first section"
             self.fault(number, line, rule, "write [global] or [NAME] above it")
         elif not key:
-            self.fault(number, line, "has no name before its =", "write NAME=VALUE")
+            self.fault(number, line, "has no option before `=`", "write for example rw=read")
         elif key.split()[0] == "include":
             self.fault(number, line, "files are not included", "write its lines here")
         elif "${" in value or "$(" in value:
             rule = "a variable is fio's environment's, which disklab does not know"
             self.fault(number, line, rule, "write its value")
         else:
-            options[SAME.get(key, key)] = Option(value if sign else "1", number)
+            name = SAME.get(key, key)
+            options[name] = Option(value if sign else "1", number)
+            if is_default(name, options[name].value):
+                # Also of what [global] has set.
+                del options[name]
 
     def number(self, option: Option | None, name: str, otherwise: int) -> int:
         """Return a count."""
         if option is None:
             return otherwise
-        if (value := digits(option.value)) is None:
-            self.fault(option.line, f"{name}={option.value}", "is not a number", "write digits")
+        number = digits(option.value)
+        if number is None:
+            value = f"{name}={option.value}"
+            self.fault(option.line, value, "is not a number of at most 19 digits", "write digits")
             return otherwise
-        return value
+        return number
 
     def bytes_(self, option: Option, name: str) -> int | None:
         """Return bytes, of which k and M are powers of 1024."""
@@ -160,7 +212,12 @@ class FioFile:
             rule = "is not a size that disklab reads"
             self.fault(option.line, f"{name}={option.value}", rule, "write for example 22m or 4k")
             return None
-        return int(match[1]) << POWERS[(match[2] or "").lower()]
+        number = digits(match[1], (LARGEST_WHOLE - 1) >> POWERS[(match[2] or "").lower()])
+        if number is None:
+            rule = "is larger than anything that disklab knows"
+            self.fault(option.line, f"{name}={option.value}", rule, "write for example 22m")
+            return None
+        return number << POWERS[(match[2] or "").lower()]
 
     def seconds(self, option: Option, name: str) -> float:
         """Return a time."""
@@ -170,7 +227,12 @@ class FioFile:
             self.fault(option.line, f"{name}={option.value}", rule, "write for example 60s or 2m")
             return 0.0
         unit = (match[2] or "s").lower().removesuffix("ec")
-        return int(match[1]) * TIMES_S[unit]
+        number = digits(match[1])
+        if number is None or number * TIMES_S[unit] > LONGEST_S:
+            rule = "is longer than 30 days, which is the longest trial"
+            self.fault(option.line, f"{name}={option.value}", rule, "write for example 60s")
+            return 0.0
+        return number * TIMES_S[unit]
 
     def load(self, job: Section) -> dict[str, Any]:
         """Return a section as `workload.fio` has it."""
@@ -260,10 +322,8 @@ class FioFile:
         left = 100 - sum(share for share in shares if share is not None)
         missing = shares.count(None)
         told = [left / missing if share is None else share for share in shares]
-        wrong = any(
-            text and share is None for (_, _, text), share in zip(sizes, shares, strict=True)
-        )
-        if wrong or left < 0 or (left and not missing) or None in blocks:
+        written = sum(bool(share) for _, _, share in sizes)
+        if left < 0 or (left and not missing) or None in blocks or written + missing > len(sizes):
             rule = "the shares of its sizes do not make 100"
             self.fault(option.line, shown, rule, "write for example 4k/60:64k/40")
             return {"bs": 4096}
@@ -276,7 +336,7 @@ class FioFile:
 
     def _rate(self, option: Option, fio: Mapping[str, Any]) -> int:
         """Return the I/Os a second of a job: fio caps each direction by itself."""
-        caps = [digits(part) or 0 for part in option.value.split(",")]
+        caps = [digits(part, MOST_COUNT) or 0 for part in option.value.split(",")]
         if not all(caps):
             rule = "is not a number of I/Os a second"
             self.fault(option.line, f"rate_iops={option.value}", rule, "write for example 500")
@@ -294,6 +354,12 @@ class On:
     disks: tuple[str, ...]
     vm: str
     caching: str = "None"
+
+
+def is_default(name: str, value: str) -> bool:
+    """Return whether an option says what fio does without it; `0k` and `0s` are 0."""
+    text = re.sub(r"^0+\D{0,4}$", "0", value.strip().lower(), flags=re.ASCII)
+    return text in DEFAULTS.get(name, ())
 
 
 def is_fio_file(path: Path) -> bool:
@@ -329,7 +395,7 @@ def jobs_of_report(
             read = {
                 SAME.get(key, key): Option(value, 1)
                 for key, value in options.items()
-                if SAME.get(key, key) in READ
+                if SAME.get(key, key) in READ and not is_default(SAME.get(key, key), value)
             }
             # Options without a value are not told; a stonewall begins a group.
             if group not in (None, job.get("groupid")):
