@@ -48,6 +48,16 @@ def end_as_ctrl_c() -> None:
             signal.signal(number, _raise)
 
 
+def take_back_ctrl_c() -> None:
+    """Hear Ctrl-C as before, when a library has put a handler of its own in front of ours.
+
+    polars does when it is loaded, and what waits in the kernel is restarted behind it: Python would
+    not hear of a Ctrl-C before the other side of a pipe says something.
+    """
+    if _is_first_thread() and (handler := signal.getsignal(signal.SIGINT)) is not None:
+        signal.signal(signal.SIGINT, handler)
+
+
 @contextmanager
 def ended_once() -> Iterator[None]:
     """Let the first one raise KeyboardInterrupt inside, and no other one.

@@ -32,6 +32,28 @@ LIES: dict[str, dict[str, Any]] = {
 }
 
 
+GREETING: dict[str, Any] = {"protocol": 1, "pid": 7, "clock_ns": 1, "processors": 2}
+GREETINGS: dict[str, dict[str, Any]] = {
+    "protocol": {"protocol": 2},
+    "many": {"processors": 1_000_000_000},
+    "none": {"processors": 0},
+    "text": {"processors": "abc"},
+    "share": {"processors": 2.5},
+    "true": {"processors": True},
+    "list": {"pid": [1]},
+    "clock": {"clock_ns": -1},
+}
+
+
+def ask_for_ever(token: str) -> None:
+    """Want the agent again whenever it has come."""
+    while True:
+        sys.stdout.write(f"{token} want {os.uname().machine}\n")
+        sys.stdout.flush()
+        if not sys.stdin.buffer.read(1 << 20):
+            return
+
+
 def flood(mode: str) -> None:
     """Write without an end."""
     floods = {
@@ -51,8 +73,9 @@ def main() -> None:
         flood(mode)
     if mode == "silent":
         sys.stdin.read()
-    processors = {"crowd": 10**9, "word": "abc"}.get(mode, 1)
-    say(hello=token, protocol=2 if mode == "protocol" else 1, processors=processors)
+    if mode == "wants":
+        ask_for_ever(token)
+    say(hello=token, **{**GREETING, **GREETINGS.get(mode, {})})
     for line in sys.stdin:
         flood(mode)
         if mode == "deep":

@@ -30,7 +30,7 @@ from disklab.advice.search import (
     steady,
 )
 from disklab.catalog import load_catalog
-from disklab.catalog.quantity import about_bytes
+from disklab.catalog.quantity import about_bytes, plain_number
 from disklab.database_facts import advised, facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.process import Memory, Workers
@@ -425,8 +425,8 @@ def grown(question: Question) -> list[tuple[str, Question]]:
     asked = {key: value for key, value in tree["require"].items() if key != "rate"}
     more_load = {
         **tree,
-        "workload": {**tree["workload"], "load": {**load, "rate": f"{decimal(rate)}/s"}},
-        "require": {**asked, "rate": f"{decimal(rate)}/s"},
+        "workload": {**tree["workload"], "load": {**load, "rate": f"{plain_number(rate)}/s"}},
+        "require": {**asked, "rate": f"{plain_number(rate)}/s"},
     }
     found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", changed(question, more_load))]
     dataset = question.spec.dataset

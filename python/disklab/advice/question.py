@@ -12,6 +12,7 @@ import yaml
 from disklab.catalog import load_catalog
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
+from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
@@ -96,7 +97,7 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
         raise UserError(*problems)
     work = dict(tree["workload"])
     if require.rate_per_s is not None:
-        work["load"] = {"rate": f"{decimal(require.rate_per_s)}/s"}
+        work["load"] = {"rate": f"{plain_number(require.rate_per_s)}/s"}
         tree.pop("procedure", None)
     work.setdefault("stop", {"duration": DURATION})
     before = STEADY | (tree.get("before") or {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 from disklab.catalog.suggest import suggestions
@@ -49,6 +50,15 @@ def format_rate(bytes_per_s: int) -> str:
         if bytes_per_s % BYTE_UNITS[unit] == 0:
             return f"{bytes_per_s // BYTE_UNITS[unit]} {unit}/s"
     raise AssertionError("one byte divides everything")
+
+
+def plain_number(value: float, digits: int = 12) -> str:
+    """Return a number of at least 0 as experiment files take it: digits and no exponent.
+
+    Nine decimals at most; what would be none of them is the least that has one.
+    """
+    text = f"{Decimal(f'{value:.{digits}g}'):.9f}".rstrip("0").rstrip(".")
+    return text if float(text) or not value else "0.000000001"
 
 
 def about_bytes(amount: float) -> str:

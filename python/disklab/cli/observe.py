@@ -21,10 +21,11 @@ from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.experiment_new import caching_of
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
+from disklab.cli.run_progress import waits_shown
 from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.interrupts import passed_on
-from disklab.spec.amounts import Unreadable, seconds
+from disklab.spec.amounts import LONGEST_S, Unreadable, seconds
 
 if TYPE_CHECKING:
     from disklab.machines.protocol import Machine
@@ -82,6 +83,7 @@ P99 = Annotated[
         help="What the file requires: 99 of 100 answers within this many ms.",
         show_default="as now, at least 10",
         min=0.01,
+        max=LONGEST_S * 1000,
     ),
 ]
 BlockTrace = Annotated[
@@ -182,6 +184,7 @@ def looked_at(
     from disklab.observation.machine import watch  # noqa: PLC0415
 
     with ExitStack() as undo:
+        undo.enter_context(waits_shown(notes()))
         observer = connected(database, target)
         undo.callback(observer.close)
         shape = observer.shape(())
@@ -190,10 +193,10 @@ def looked_at(
         seen = seen_of(machines, folders)
         disks_seen = [one.disk for one in seen if one.disk is not None]
         own = {} if trace_s is None else traceable(disks_seen)
-        stop = undo.enter_context(ended_by_interrupt())
-        traces = [] if trace_s is None else traced(own, trace_s, stop)
-        with progress(length_s) as tell:
-            looked = watch(observer, disks_seen, length_s, stop, tell)
+        with ended_by_interrupt() as stop:
+            traces = [] if trace_s is None else traced(own, trace_s, stop)
+            with progress(length_s) as tell:
+                looked = watch(observer, disks_seen, length_s, stop, tell)
         return found_of(database, looked, observer.shape(busy(looked)), seen), traces
 
 
@@ -277,10 +280,12 @@ def next_of(found: Found, out: Path) -> str:
 
 def connected(database: str, target: Mapping[str, Any]) -> Any:
     """Return the observer of a database."""
-    from disklab.databases.observing import Target  # noqa: PLC0415
+    from disklab.database_facts import facts_of  # noqa: PLC0415
+    from disklab.databases.observing import Target, Understood  # noqa: PLC0415
     from disklab.databases.registry import record_of  # noqa: PLC0415
 
-    return record_of(database).observe(Target(**target))
+    observe_it = record_of(database).observe
+    return Understood(facts_of(database).title, lambda: observe_it(Target(**target)))
 
 
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:

@@ -6,11 +6,16 @@ the server keeps anyway, changes nothing, and needs no more rights than its docu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from disklab.database_settings import Setting
+from disklab.errors import MachineError
+from disklab.reading import MOST_SHOWN
+from disklab.terminal import plain
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,13 @@ class Reading:
     pending_compactions: float | None = None
 
 
+def figure(text: str) -> float:
+    """Return a number of an answer. Raises ValueError; also for one that is not finite."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text!r} is not a number")
+    return value
+
+
 OPERATIONS = {"read": ("SELECT",), "write": ("INSERT", "UPDATE", "DELETE", "REPLAC")}
 """The first six letters of SQL statements by what they do."""
 
@@ -162,6 +174,60 @@ def mean_ms(
         if calls > 0:
             means[operation] = seconds / calls * 1000
     return means
+
+
+class Understood:
+    """An observer whose answers have been looked at: a server may say anything.
+
+    What no server of its kind says is a MachineError; whatever is read of it is a number.
+    """
+
+    def __init__(self, title: str, connect: Callable[[], Observer]) -> None:
+        """Connect. Raises MachineError."""
+        self._title = title
+        with self._taken_apart():
+            self._observer = connect()
+
+    def read(self) -> Reading:
+        """See `Observer`."""
+        with self._taken_apart():
+            reading = self._observer.read()
+            figures = [*reading.tables.values(), *reading.caches, *reading.latencies]
+            self._check(value for part in figures for value in vars(part).values())
+            return reading
+
+    def shape(self, tables: Collection[str]) -> Shape:
+        """See `Observer`."""
+        with self._taken_apart():
+            shape = self._observer.shape(tables)
+            self._check(value for table in shape.tables for value in vars(table).values())
+            self._check(shape.mean_ms.values())
+            strange = [value for value in shape.settings.values() if not str(value).isprintable()]
+            if strange:
+                raise ValueError(f"{strange[0]!r} is no setting")
+            return shape
+
+    def close(self) -> None:
+        """See `Observer`."""
+        self._observer.close()
+
+    def _check(self, values: Iterable[object]) -> None:
+        for value in values:
+            if isinstance(value, int | float) and not 0 <= value < MOST_COUNTED:
+                raise ValueError(f"{value!r} counts nothing")
+
+    @contextmanager
+    def _taken_apart(self) -> Iterator[None]:
+        try:
+            yield
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+            words = plain(" ".join(repr(error).split()))[:MOST_SHOWN]
+            rule = f"what it answered is no answer of {self._title}: {words}"
+            raise MachineError(f"{rule}; is something else listening there?") from error
+
+
+MOST_COUNTED = 1e20
+"""More than 64 bits count."""
 
 
 class Observer(Protocol):

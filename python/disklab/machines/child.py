@@ -114,13 +114,45 @@ class Program:
     _name: str
     _stdout: IO[bytes]
     _stderr: Tail
+    _ahead: bytearray
+    """What was read and not given out yet: less than a line."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield each line as it comes; raises MachineError for one that never ends."""
-        while line := self._stdout.readline(LINE_BYTES):
-            if len(line) == LINE_BYTES and not line.endswith(b"\n"):
-                raise MachineError(f"{self._name} wrote a line of more than {LINE_BYTES >> 20} MiB")
-            yield line.removesuffix(b"\n")
+        while (line := self.line()) is not None:
+            yield line
+
+    def line(self, seconds: float | None = None, most_bytes: int = LINE_BYTES) -> bytes | None:
+        """Return the next line; None: there is none any more. Ctrl-C is heeded at once.
+
+        Raises MachineError for one that has not ended after so many seconds, or so many bytes.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        searched = 0
+        while (end := self._ahead.find(b"\n", searched)) < 0:
+            searched = len(self._ahead)
+            if searched > most_bytes:
+                raise MachineError(f"{self._name} wrote a line of more than {most_bytes} bytes")
+            if deadline is not None and not self._comes(deadline - time.monotonic()):
+                raise self._silent(seconds or 0.0)
+            chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
+            if not chunk:
+                rest = bytes(self._ahead)
+                self._ahead.clear()
+                return rest or None
+            self._ahead += chunk
+        line = bytes(self._ahead[:end])
+        del self._ahead[: end + 1]
+        return line
+
+    def _comes(self, seconds: float) -> bool:
+        """Wait until something can be read, at most so long."""
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def _silent(self, seconds: float) -> MachineError:
+        return MachineError(f"{self._name} said nothing more within {seconds:.0f} s")
 
     def wait(self, seconds: float | None = None) -> Finished | None:
         """Wait for its end; None: it still runs after so many seconds. `stdout` is empty."""
@@ -134,8 +166,7 @@ class Program:
         deadline = time.monotonic() + seconds
         whole = bytearray()
         while True:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._stdout], [], [], left)[0]:
+            if not self._comes(deadline - time.monotonic()):
                 raise self._still_runs(seconds)
             chunk = os.read(self._stdout.fileno(), _CHUNK_BYTES)
             if not chunk:
@@ -163,6 +194,7 @@ class LocalChild(Program):
         self._process = process
         self._stdin = process.stdin
         self._stdout = piped(process.stdout)
+        self._ahead = bytearray()
         self._stderr = Tail(piped(process.stderr))
         self._ending = ByDescriptor(process) if sys.platform == "linux" else ByReaping(process)
         self._code: int | None = None

@@ -103,6 +103,13 @@ def exit_code(place: str, program: str, answer: dict[str, Any], seconds: float) 
 PROTOCOL = 1
 LINE_BYTES = 1 << 20
 """The longest line, as the agent has it."""
+MOST_WANTED = 2
+"""An agent is sent once; once more where somebody removed it meanwhile."""
+HELLO = {"protocol": (PROTOCOL, PROTOCOL), "processors": (1, 4096), "pid": (1, 1 << 22)}
+HELLO |= {"clock_ns": (0, (1 << 63) - 1)}
+"""Numbers of an agent's greeting, and their ends. As many processors as Linux is built for is 8192;
+nobody rents such a machine, and each one is a thread here."""
+HELLO_WORDS = ("hello", "version", "boot", "architecture", "kernel")
 NOISE_BYTES = 1 << 20
 """What a login shell may print before the agent speaks."""
 STRAY_ANSWERS = 1000
@@ -193,7 +200,7 @@ class Link:
         Raises LinkLostError when the connection ends, MachineError when the host cannot run it.
         """
         deadline = time.monotonic() + seconds
-        skipped = 0
+        skipped = wanted = 0
         while True:
             line = self._line(deadline)
             skipped += len(line) + 1
@@ -205,6 +212,12 @@ class Link:
             words = line.split(b" ")
             if words[0] == token.encode() and len(words) >= 2:
                 if words[1] == b"want":
+                    wanted += 1
+                    if wanted > MOST_WANTED:
+                        raise MachineError(
+                            f"{self._name}: it asks for the agent again and again, which it has: "
+                            "it runs something else than our script"
+                        )
                     self._fits(words[2:3])
                     # As long again as there is something to send: it may be a slow line.
                     self._send_agent(agent, time.monotonic() + 10 * seconds)
@@ -250,12 +263,17 @@ class Link:
                 f"{self._name}: its agent speaks protocol {plain(str(said.get('protocol')))[:20]}, "
                 f"and this disklab {PROTOCOL}: the engine is of another release; install it again"
             )
+        for name, (least, most) in HELLO.items():
+            value = said.get(name)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                shown = plain(repr(value))[:40]
+                raise MachineError(
+                    f"{self._name}: its agent says `{name}` {shown}, which is no number from "
+                    f"{least} to {most}: it is no agent of ours, or has been changed"
+                )
         # What it says of the host is shown to people.
-        return {
-            plain(name)[:40]: plain(value)[:200] if isinstance(value, str) else value
-            for name, value in said.items()
-            if isinstance(value, str | int)
-        }
+        words = {name: plain(str(said.get(name, "")))[:200] for name in HELLO_WORDS}
+        return {**words, **{name: said[name] for name in HELLO}}
 
     def ask(self, operation: str, fields: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Ask, and wait for the answer.
@@ -417,7 +435,12 @@ class Link:
             return True
         try:
             said = json.loads(line)
-        except (ValueError, RecursionError):
+        except ValueError:
+            return False
+        except RecursionError:
+            # No answer is like this: whoever waits for one is not to wait on.
+            self._hostile = "it sent a line of lists within lists"
+            self.lose(self._hostile)
             return False
         number = said.get("id") if isinstance(said, dict) else None
         if not isinstance(number, int) or len(line) > LINE_BYTES:

@@ -337,6 +337,7 @@ class NamespaceChild(Program):
             for file in (null, write_out, write_err, write_end, *([given] if given >= 0 else [])):
                 os.close(file)
         self._stdout = os.fdopen(read_out, "rb")
+        self._ahead = bytearray()
         self._stderr = Tail(os.fdopen(read_err, "rb"))
         said = self._told(START_SECONDS)
         if said is None or "pid" not in said:

@@ -201,6 +201,7 @@ class RunningPostgresql(_Running):
             self._access.password(),
             options=f"-c search_path={self._namespace}",
             ca_file=given.ca_file,
+            is_guarded=True,
         )
         return Sql(self._program, login)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from disklab.catalog import Caching, parse_disks
+from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
 from disklab.observation.found import Found, short
-from disklab.spec.amounts import decimal
-from disklab.spec.draft import GIB, START, count, held, inline, quoted, word
+from disklab.spec.draft import GIB, START, count, flow, held, quoted, word
+from disklab.terminal import plain
 
 WIDTH = 100
 LEAST_P99_MS = 10.0
@@ -109,7 +110,7 @@ def _head(found: Found, stated: Stated) -> Iterator[str]:
         at += part.seconds
     kind = "stated" if stated.hardware else "assumed"
     p99 = found.worst_p99_ms
-    told_p99 = "" if p99 is None else f", p99: {decimal(p99, 3)}ms"
+    told_p99 = "" if p99 is None else f", p99: {plain_number(p99, 3)}ms"
     yield ""
     yield "# `disklab advise` compares with what runs where its hardware is stated."
     yield f"observed: {{at: {began}, for: {window.seconds:.0f}s, hardware: {kind}{told_p99}}}"
@@ -118,12 +119,12 @@ def _head(found: Found, stated: Stated) -> Iterator[str]:
 
 def _body(found: Found, stated: Stated) -> Iterator[str]:
     reads = round(found.read_ratio * 1000) / 10
-    bound = f"{decimal(promised_ms(found, stated))}ms"
+    bound = f"{plain_number(promised_ms(found, stated))}ms"
     kinds = [kind for kind, share in (("read", reads), ("write", 100 - reads)) if share >= 0.05]
     required = [f"{kind}: {{p99: {bound}}}" for kind in kinds]
     rate = max(1.0, found.busiest_per_s)
     yield from commented(f"The promise: {_promise(found, stated)}; at the busiest interval's rate.")
-    yield f"require: {{{', '.join([*required, f'rate: {decimal(rate, 4)}/s'])}}}"
+    yield f"require: {{{', '.join([*required, f'rate: {plain_number(rate, 4)}/s'])}}}"
     yield ""
     nodes = len(found.shape.nodes)
     vm, disks = hardware(found, stated)
@@ -146,8 +147,8 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
         told = max(0.1, math.ceil(found.asked.most * 1000) / 10)
         span = f"{found.asked.least * 100:.0f} to {found.asked.most * 100:.0f} %"
         yield f"  # The cautious end of {span}, as far as the cache tells."
-        yield f"  working_set: {decimal(told, 4)}%"
-    yield f"  load: {{rate: {decimal(max(1.0, found.per_s), 4)}/s}}"
+        yield f"  working_set: {told:g}%"
+    yield f"  load: {{rate: {plain_number(max(1.0, found.per_s), 4)}/s}}"
     yield "  stop: {duration: 60s}"
     yield ""
     yield "# Burst credits are spent: what is bought must do its rate all day."
@@ -173,9 +174,9 @@ def _database(found: Found) -> Iterator[str]:
         yield f"consistency: {found.consistency or 'LOCAL_QUORUM'}"
     busiest = max(found.shape.tables, key=found.share, default=None)
     if busiest is not None and busiest.options:
-        yield f"table: {inline(busiest.options)}"
+        yield f"table: {flow(busiest.options)}"
     if found.shape.settings:
-        yield f"settings: {inline(found.shape.settings)}"
+        yield f"settings: {flow(found.shape.settings)}"
 
 
 def hardware(found: Found, stated: Stated) -> tuple[str, str]:
@@ -201,7 +202,7 @@ def rounded(rows: int) -> int:
 def commented(text: str) -> Iterator[str]:
     """Yield a text as comment lines of the file's width."""
     line = ""
-    for part in text.split():
+    for part in plain(text).split():
         if line and 2 + len(line) + 1 + len(part) > WIDTH:
             yield f"# {line}"
             line = "  " + part

@@ -171,7 +171,8 @@ class Interval:
     @cached_property
     def count(self) -> Count:
         """All tables together."""
-        return sum(self.tables.values(), Count())
+        figures = zip(*(vars(one).values() for one in self.tables.values()), strict=True)
+        return Count(*map(sum, figures))
 
     @property
     def per_s(self) -> float:

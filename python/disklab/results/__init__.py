@@ -6,6 +6,7 @@ trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=Non
 ```
 """
 
+from disklab.interrupts import take_back_ctrl_c
 from disklab.results.histogram import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.records import (
     Band,
@@ -42,3 +43,6 @@ from disklab.results.reference import ReferenceRun, reference_runs
 from disklab.results.run import DEFAULT_OUT, Run, begun, find_run, new_run_id, utc_now
 from disklab.results.seconds import Second, SecondsWriter, Whole
 from disklab.results.telemetry import TelemetryWriter
+
+# These have brought polars.
+take_back_ctrl_c()

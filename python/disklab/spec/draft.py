@@ -9,9 +9,10 @@ from typing import Literal
 import yaml
 
 from disklab.catalog import Caching
+from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
 from disklab.errors import Problem, refuse
-from disklab.spec.amounts import decimal
+from disklab.reading import digits
 
 # A rehearsal's share of each node's data: filled in less than a minute, larger than its caches.
 REHEARSED_BYTES = 350_000_000
@@ -124,7 +125,7 @@ def _title(wish: Draft) -> str:
 def _cluster(wish: Draft) -> list[str]:
     vm = word(wish.vm)
     load = (
-        f"rate: {decimal(wish.rate_per_s)}/s"
+        f"rate: {plain_number(wish.rate_per_s)}/s"
         if wish.rate_per_s is not None
         else f"threads: {wish.threads}"
     )
@@ -180,24 +181,24 @@ STATES = {
 def _required(wish: Draft) -> Iterator[str]:
     names = {"p95": wish.p95_ms, "p99": wish.p99_ms, "p99.9": wish.p999_ms}
     latencies = ", ".join(
-        f"{name}: {decimal(ms)}ms" for name, ms in names.items() if ms is not None
+        f"{name}: {plain_number(ms)}ms" for name, ms in names.items() if ms is not None
     )
     if not latencies and wish.storage_p99_ms is None:
         return
     if wish.storage_p99_ms is not None:
-        yield f"storage_p99: {decimal(wish.storage_p99_ms)}ms"
+        yield f"storage_p99: {plain_number(wish.storage_p99_ms)}ms"
     reads = round(wish.read_ratio * 100)
     for side, share in (("read", reads), ("write", 100 - reads)):
         if share and latencies:
             yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:
-        yield f"rate: {decimal(wish.rate_per_s)}/s"
-    if wish.head_room is not None:
-        yield f"head_room: {decimal(wish.head_room * 100)}%"
+        yield f"rate: {plain_number(wish.rate_per_s)}/s"
+    if wish.head_room:
+        yield f"head_room: {plain_number(wish.head_room * 100)}%"
     if wish.durability is not None:
         yield f"durability: {wish.durability}"
     if wish.budget_usd is not None:
-        yield f"budget: {decimal(wish.budget_usd)} USD/month"
+        yield f"budget: {plain_number(wish.budget_usd)} USD/month"
 
 
 def _device(wish: Draft) -> list[str]:
@@ -236,7 +237,7 @@ def count(amount: int) -> str:
     """Return a count as people write it: `50M`."""
     for unit, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if amount >= factor and amount % (factor // 10) == 0:
-            return f"{decimal(amount / factor)}{unit}"
+            return f"{plain_number(amount / factor)}{unit}"
     return str(amount)
 
 
@@ -251,12 +252,17 @@ def word(text: str) -> str:
     return line.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def inline(values: Mapping[str, object]) -> str:
-    """Return names and values as YAML writes them within braces; no value ends its line or name."""
-    line: str = yaml.safe_dump(
-        dict(values), default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
-    )
-    return line.strip()
+def flow(values: Mapping[str, object]) -> str:
+    """Return settings as YAML writes them on one line; what a server says stays a value."""
+    return "{" + ", ".join(f"{word(name)}: {inside(value)}" for name, value in values.items()) + "}"
+
+
+def inside(value: object) -> str:
+    """Return a value as it stands within braces, quoted where it must be."""
+    number = digits(value)
+    plain = value if number is None else number
+    line: str = yaml.safe_dump([plain], default_flow_style=True, width=10**9)
+    return line.strip()[1:-1]
 
 
 def quoted(text: str) -> str:

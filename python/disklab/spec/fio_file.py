@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import EXPERIMENT, LARGEST_WHOLE, MOST_SHOWN, digits, text
@@ -328,7 +329,7 @@ class FioFile:
             self.fault(option.line, shown, rule, "write for example 4k/60:64k/40")
             return {"bs": 4096}
         split = [
-            {"bs": block, "share": f"{decimal(share, 6)}%"}
+            {"bs": block, "share": f"{plain_number(share)}%"}
             for block, share in zip(blocks, told, strict=True)
             if share
         ]
@@ -473,9 +474,11 @@ def _workload(file: FioFile, group: Sequence[Section]) -> dict[str, Any]:
             rule = f"sections that run at the same time have one {name}"
             file.fault(line, name, rule, "write it once, under [global]")
         if times and key:
-            work[key] = f"{decimal(max(times.values()))}s"
+            work[key] = f"{plain_number(max(times.values()))}s"
         if not key:
-            work["stop"] = {"duration": f"{decimal(max(times.values()))}s" if times else LONGEST}
+            work["stop"] = {
+                "duration": f"{plain_number(max(times.values()))}s" if times else LONGEST
+            }
     return work
 
 

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from disklab import reading
+from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import MOST_TOLD
@@ -71,7 +72,7 @@ def ycsb_problem(path: Path, text: str) -> Problem:
     """Return what to say of a workload file of YCSB: the same load as an experiment has it."""
     given = properties(text)
     shares = {
-        operation: f"{decimal(float(share) * 100)}%"
+        operation: f"{plain_number(float(share) * 100)}%"
         for name, (operation, usual) in OPERATIONS.items()
         if is_share(share := given.get(name, usual)) and float(share)
     }

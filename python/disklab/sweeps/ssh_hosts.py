@@ -64,7 +64,7 @@ class SshHosts:
         threads = [
             threading.Thread(target=sweep.serve, args=(host,), daemon=True)
             for host in self._hosts
-            for _ in range(host.processors)
+            for _ in range(host.hello["processors"])
         ]
         sweep.begin(len(threads))
         try:

@@ -23,9 +23,10 @@ from disklab.databases.observing import (
     Shape,
     TableSeen,
     Target,
+    figure,
     mean_ms,
 )
-from disklab.databases.sql import Sql
+from disklab.databases.sql import LOOK_SECONDS, Sql
 from disklab.hosts import requirements
 
 USUAL: Mapping[str, Setting] = {
@@ -39,9 +40,12 @@ USERS = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 """Of schemas: all but the server's own."""
 TABLES = f"""
 SELECT CONCAT(t.TABLE_SCHEMA, '.', t.TABLE_NAME), t.TABLE_ROWS, t.DATA_LENGTH + t.INDEX_LENGTH,
-  (SELECT COUNT(*) FROM information_schema.COLUMNS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA
-    AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY <> 'PRI')
-FROM information_schema.TABLES t WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.ENGINE = 'InnoDB'
+  COALESCE(c.many, 0)
+FROM information_schema.TABLES t LEFT JOIN (
+  SELECT TABLE_SCHEMA AS place, TABLE_NAME AS name, SUM(COLUMN_KEY <> 'PRI') AS many
+  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA {USERS} GROUP BY 1, 2
+) c ON c.place = t.TABLE_SCHEMA AND c.name = t.TABLE_NAME
+WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.ENGINE = 'InnoDB'
   AND t.TABLE_SCHEMA {USERS}
 """  # noqa: S608 - text of ours
 BY_TABLE = f"""
@@ -97,8 +101,9 @@ class MariadbObserver:
             target.tls,
             target.password,
             ca_file=target.ca_file,
+            is_guarded=True,
         )
-        sql = Sql(program, login)
+        sql = Sql(program, login, answer_s=LOOK_SECONDS)
         try:
             # Statements of ours shall neither wait for long nor write.
             sql.ask("SET SESSION max_statement_time = 10")
@@ -138,8 +143,8 @@ class MariadbObserver:
         writes = reads
         if self.by_table:
             rows = self.sql.ask(BY_TABLE)
-            reads = {row[0]: float(row[1]) for row in rows}
-            writes = {row[0]: float(row[2]) for row in rows}
+            reads = {row[0]: figure(row[1]) for row in rows}
+            writes = {row[0]: figure(row[2]) for row in rows}
         of_reads, of_writes = sum(reads.values()) or 1.0, sum(writes.values()) or 1.0
         for name in reads:
             read, written = reads[name] / of_reads, writes[name] / of_writes
@@ -147,12 +152,12 @@ class MariadbObserver:
 
     def _buffer_pool(self, status: Mapping[str, str]) -> CacheSeen:
         """Return the buffer pool. A lookup misses it once at most: inner pages are in memory."""
-        held = float(status["Innodb_buffer_pool_bytes_data"])
+        held = figure(status["Innodb_buffer_pool_bytes_data"])
         pages, free = (
-            float(status[f"Innodb_buffer_pool_pages_{name}"]) for name in ("total", "free")
+            figure(status[f"Innodb_buffer_pool_pages_{name}"]) for name in ("total", "free")
         )
-        requests = float(status["Handler_read_key"])
-        misses = min(requests, float(status["Innodb_buffer_pool_reads"]))
+        requests = figure(status["Handler_read_key"])
+        misses = min(requests, figure(status["Innodb_buffer_pool_reads"]))
         stored = sum(one.stored_bytes for one in self._tables)
         return CacheSeen(
             "buffer pool",
@@ -197,7 +202,7 @@ class MariadbObserver:
         )
         for name, rows, stored, columns in self.sql.ask(TABLES):
             yield TableSeen(
-                name, copies, float(rows) or None, None, int(columns), float(stored) * copies
+                name, copies, figure(rows) or None, None, int(columns), figure(stored) * copies
             )
 
     def _measured(self, table: TableSeen) -> TableSeen:
@@ -211,7 +216,7 @@ class MariadbObserver:
         schema, _, name = table.name.partition(".")
         rows = f"SELECT {lengths} AS bytes FROM {_name(schema)}.{_name(name)} LIMIT {SAMPLED_ROWS}"  # noqa: S608
         mean = self.sql.ask(f"SELECT AVG(bytes) FROM ({rows}) AS sampled")[0][0]  # noqa: S608
-        return table if mean == "NULL" else replace(table, row_bytes=float(mean))
+        return table if mean == "NULL" else replace(table, row_bytes=figure(mean))
 
     @property
     def user(self) -> str:
@@ -225,7 +230,7 @@ class MariadbObserver:
         """Return calls and seconds of all statements so far, by their first word."""
         if not self.means:
             return {}
-        return {row[0]: (float(row[1]), float(row[2])) for row in self.sql.ask(STATEMENTS)}
+        return {row[0]: (figure(row[1]), figure(row[2])) for row in self.sql.ask(STATEMENTS)}
 
     def close(self) -> None:
         """End the connection."""
@@ -240,10 +245,10 @@ def count_of(status: Mapping[str, str]) -> Count:
     pass rows without a lookup.
     """
     lookups, written, updated, deleted = (
-        float(status[f"Handler_{name}"]) for name in ("read_key", "write", "update", "delete")
+        figure(status[f"Handler_{name}"]) for name in ("read_key", "write", "update", "delete")
     )
-    by_update = float(status["Com_update"]) + float(status["Com_update_multi"])
-    by_insert = float(status["Com_insert"]) + float(status["Com_replace"])
+    by_update = figure(status["Com_update"]) + figure(status["Com_update_multi"])
+    by_insert = figure(status["Com_insert"]) + figure(status["Com_replace"])
     twice = min(by_insert, max(0.0, updated - by_update))
     return Count(
         reads=max(0.0, lookups - updated - deleted), writes=written + updated + deleted - twice

@@ -21,10 +21,11 @@ from disklab.databases.observing import (
     Shape,
     TableSeen,
     Target,
+    figure,
     mean_ms,
 )
 from disklab.databases.postgresql.configuration import PORT
-from disklab.databases.sql import Login, Sql
+from disklab.databases.sql import LOOK_SECONDS, Login, Sql
 from disklab.hosts import requirements
 
 USUAL: Mapping[str, Setting] = {
@@ -97,8 +98,9 @@ class PostgresqlObserver:
             options="-c default_transaction_read_only=on -c statement_timeout=10000 "
             "-c application_name=disklab-observe",
             ca_file=target.ca_file,
+            is_guarded=True,
         )
-        sql = Sql(program, login)
+        sql = Sql(program, login, answer_s=LOOK_SECONDS)
         try:
             found = sql.ask(
                 "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'"
@@ -115,19 +117,19 @@ class PostgresqlObserver:
     def read(self) -> Reading:
         """Return the counters."""
         rows = self.sql.ask(COUNTS)
-        tables = {row[0]: counted([float(one) for one in row[1:6]]) for row in rows}
+        tables = {row[0]: counted([figure(one) for one in row[1:6]]) for row in rows}
         return Reading(time.monotonic(), tables, tuple(self._caches(rows)))
 
     def _caches(self, rows: list[list[str]]) -> Iterator[CacheSeen]:
         """Yield the shared buffers, as far as they hold tables."""
-        hits = sum(float(row[6]) for row in rows)
-        misses = sum(float(row[7]) for row in rows)
-        size = float(
+        hits = sum(figure(row[6]) for row in rows)
+        misses = sum(figure(row[7]) for row in rows)
+        size = figure(
             self.sql.ask(
                 "SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'"
             )[0][0]
         )
-        whole = sum(float(row[8]) for row in rows)
+        whole = sum(figure(row[8]) for row in rows)
         yield CacheSeen(
             "buffer cache", "bytes", min(size, whole), whole > size, hits, hits + misses
         )
@@ -166,7 +168,7 @@ class PostgresqlObserver:
         percent = min(100.0, 100.0 * SAMPLED_PAGES / int(pages))
         asked = f"SELECT avg({sums}) FROM {source} TABLESAMPLE SYSTEM ({percent:.6f})"  # noqa: S608
         ((mean,),) = self.sql.ask(asked)
-        return replace(table, row_bytes=float(mean)) if mean else table
+        return replace(table, row_bytes=figure(mean)) if mean else table
 
     @property
     def user(self) -> str:
@@ -185,7 +187,7 @@ class PostgresqlObserver:
         """
         if not self.statements:
             return {}
-        return {row[0]: (float(row[1]), float(row[2])) for row in self.sql.ask(STATEMENTS)}
+        return {row[0]: (figure(row[1]), figure(row[2])) for row in self.sql.ask(STATEMENTS)}
 
     def close(self) -> None:
         """End the connection."""
@@ -206,9 +208,9 @@ def counted(told: list[float]) -> Count:
 def table_of(row: list[str], copies: int) -> TableSeen:
     """Return a table from a row of `TABLES`."""
     name, live, whole, columns, width = row
-    rows = float(live)
-    told = float(width) if width else None
-    return TableSeen(name, copies, rows or None, told, int(columns), float(whole) * copies)
+    rows = figure(live)
+    told = figure(width) if width else None
+    return TableSeen(name, copies, rows or None, told, int(columns), figure(whole) * copies)
 
 
 def _text(name: str) -> str:

@@ -1,0 +1,97 @@
+"""What `observe` writes can be read back, whatever it has seen; and it is linear in tables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from disklab import spec
+from disklab.catalog.quantity import plain_number
+from disklab.databases.observing import Count, Latency, NodeSeen, Reading, Shape, TableSeen
+from disklab.observation.file import Stated, file_of
+from disklab.observation.found import busy, found_of
+from disklab.observation.machine import Window
+from disklab.spec.draft import Draft, draft, flow
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def window(rate_per_s: float, p99_ms: float, tables: int = 1) -> Window:
+    names = [f"shop.t{number}" for number in range(tables)]
+    each = rate_per_s * 10 / tables
+    readings = [
+        Reading(
+            number * 10.0,
+            {name: Count(reads=each * number * 0.8, writes=each * number * 0.2) for name in names},
+            latencies=tuple(Latency(name, "read", p99_ms / 2, p99_ms) for name in names[:1]),
+        )
+        for number in range(4)
+    ]
+    return Window(readings, [{} for _ in readings], 1_790_000_000.0, interrupted=False)
+
+
+def shape(tables: int = 1) -> Shape:
+    seen = [TableSeen(f"shop.t{number}", 1, 1e6, 400.0, 4, 1e9) for number in range(tables)]
+    return Shape("MariaDB 10.11.6", (NodeSeen("10.0.0.4:3306"),), tuple(seen))
+
+
+@given(
+    st.floats(1, 1e9, allow_nan=False),
+    st.floats(1e-6, 1e6),
+    st.none() | st.floats(0.01, 2_592_000_000),
+)
+def test_any_figure_is_read_as_it_was_written(
+    rate_per_s: float, p99_ms: float, promised_ms: float | None
+) -> None:
+    found = found_of("mariadb", window(rate_per_s, p99_ms), shape(), [])
+    text = file_of(found, Stated("azure/Standard_E16s_v5", "4 x azure/P30", p99_ms=promised_ms))
+    require = spec.parse(text, Path("seen.yaml")).cells[0].spec.require
+    assert require is not None
+    assert require.rate_per_s == pytest.approx(rate_per_s, rel=1e-3)
+
+
+@given(st.floats(1, 1e12))
+def test_any_rate_of_a_draft_is_read_as_it_was_written(rate_per_s: float) -> None:
+    text = draft(
+        Draft(
+            "cassandra",
+            "azure/Standard_E16s_v5",
+            ["azure/P30"],
+            threads=None,
+            rate_per_s=rate_per_s,
+            p99_ms=10.0,
+        )
+    )
+    require = yaml.safe_load(text)["require"]
+    assert float(require["rate"].removesuffix("/s")) == pytest.approx(rate_per_s, rel=1e-9)
+    assert "e+" not in text
+
+
+@given(st.floats(0, 1e15), st.integers(3, 15))
+def test_a_plain_number_has_no_exponent(value: float, digits: int) -> None:
+    text = plain_number(value, digits)
+    assert set(text) <= set("0123456789.")
+    assert float(text) == pytest.approx(value, rel=1e-2, abs=1e-9)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), st.text(max_size=50)))
+def test_settings_stay_values(settings: dict[str, str]) -> None:
+    read = yaml.safe_load(flow(settings))
+    assert {name: str(value) for name, value in read.items()} == {
+        name: str(int(value)) if value.isascii() and value.isdigit() else value
+        for name, value in settings.items()
+    }
+
+
+def test_a_shop_with_a_schema_for_each_client_is_told_in_seconds() -> None:
+    tables = 5000
+    begun = time.process_time()
+    looked = window(1000.0, 5.0, tables)
+    found = found_of("mariadb", looked, shape(tables), [])
+    assert busy(looked) == []
+    file_of(found, Stated())
+    found.as_json()
+    # Some 0.3 s here; with a sum for each table it was minutes.
+    assert time.process_time() - begun < 10
