@@ -43,7 +43,6 @@ from disklab.prediction.outages import Rebuilt, rebuild_times
 from disklab.results import Run
 from disklab.results.required import Outcome, kept, only_durability, required_of
 from disklab.spec import ClusterTrial, Experiment
-from disklab.spec.amounts import decimal
 
 FINALISTS = 3
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""

@@ -11,6 +11,7 @@ from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
 from disklab.database_facts import facts_of, has_one_primary
 from disklab.reading import digits
+from disklab.results.required import MAY_BE_LOST
 from disklab.spec import ClusterTrial, feasible
 
 if TYPE_CHECKING:

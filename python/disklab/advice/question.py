@@ -16,7 +16,7 @@ from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
-from disklab.spec.amounts import decimal, only
+from disklab.spec.amounts import only
 from disklab.spec.model import Observed
 from disklab.spec.require import Require
 

@@ -40,8 +40,6 @@ SILENCE_S = 20.0
 """Without a byte for so long, though it was asked each 5 s, a host counts as silent."""
 BEAT_S = 5.0
 GREET_S = 30.0
-MOST_PROCESSORS = 8192
-"""As many as Linux knows on x86 (NR_CPUS): a host that says more is none."""
 CONNECT_S = 12 * GREET_S
 """With the agent, which is sent over any line; see `Link.greet`."""
 ASK_S = 60.0
@@ -143,12 +141,6 @@ class SshMachine:
         """What its agent says of the host: `boot`, `kernel`, `architecture`, `processors`."""
         self._linked()
         return dict(self._hello)
-
-    @property
-    def processors(self) -> int:
-        """How many it has, by its agent; raises MachineError for more than any host has."""
-        said = {"processors": 1, **self.hello}
-        return max(1, whole(self.name, said, "processors", MOST_PROCESSORS))
 
     def run(self, command: Command, seconds: float = 60.0) -> Finished:
         """Run a program to its end, also when the link is lost meanwhile. See `Machine.run`."""

@@ -141,13 +141,14 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     yield f"dataset: {{rows: {count(rounded(found.rows))}, row: {row_of(found)}}}"
     yield ""
     yield "workload:"
-    yield f"  operations: {{read: {decimal(reads, 4)}%, write: {decimal(100 - reads, 4)}%}}"
+    shares = f"read: {plain_number(reads, 4)}%, write: {plain_number(100 - reads, 4)}%"
+    yield f"  operations: {{{shares}}}"
     yield "  keys: uniform"
     if found.asked is not None and found.asked.most < 1:
         told = max(0.1, math.ceil(found.asked.most * 1000) / 10)
         span = f"{found.asked.least * 100:.0f} to {found.asked.most * 100:.0f} %"
         yield f"  # The cautious end of {span}, as far as the cache tells."
-        yield f"  working_set: {told:g}%"
+        yield f"  working_set: {plain_number(told, 4)}%"
     yield f"  load: {{rate: {plain_number(max(1.0, found.per_s), 4)}/s}}"
     yield "  stop: {duration: 60s}"
     yield ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
@@ -87,14 +86,6 @@ _BANDWIDTH_PATTERN = rf"\d+(\.\d+)?\s*({'|'.join(BANDWIDTHS)})/s"
 _BANDWIDTH = re.compile(rf"{_NUMBER}\s*({'|'.join(BANDWIDTHS)})/s", re.ASCII)
 _PERCENT = re.compile(rf"{_NUMBER}\s*%", re.ASCII)
 _SCALE = re.compile(r"(\d{1,9})\s*(?:/\s*(\d{1,9}))?", re.ASCII)
-
-
-def decimal(value: float, digits: int = 12) -> str:
-    """Return a number as an experiment file takes it: so many significant digits, no exponent.
-
-    Nine decimals at most, as `_NUMBER` reads them.
-    """
-    return format(round(Decimal(f"{value:.{digits}g}"), 9).normalize(), "f")
 
 
 def or_resolved(

@@ -193,7 +193,7 @@ def _required(wish: Draft) -> Iterator[str]:
             yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:
         yield f"rate: {plain_number(wish.rate_per_s)}/s"
-    if wish.head_room:
+    if wish.head_room is not None:
         yield f"head_room: {plain_number(wish.head_room * 100)}%"
     if wish.durability is not None:
         yield f"durability: {wish.durability}"

@@ -17,7 +17,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import MOST_TOLD
 from disklab.spec import bundled
-from disklab.spec.amounts import Unreadable, decimal
+from disklab.spec.amounts import Unreadable
 
 # Files of other tools where an experiment is expected: what to write instead.
 
