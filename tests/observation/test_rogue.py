@@ -98,7 +98,8 @@ def test_a_server_that_says_nothing_is_left_after_seconds(tmp_path: Path, engine
         ran = looked(engine, address, tmp_path / "seen.yaml")
     assert time.monotonic() - begun < 60
     assert ran.returncode == 1
-    assert "within" in ran.stderr
+    # MariaDB's client has a limit of its own, as long as ours: either may be the first.
+    assert "within" in ran.stderr or "system error: 110" in ran.stderr
 
 
 @pytest.mark.parametrize("engine", SERVERS)
