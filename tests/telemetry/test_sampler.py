@@ -99,10 +99,37 @@ def test_a_failure_is_told_at_once_and_kept() -> None:
         sampler.enter("measure")
         time.sleep(0.3)
         assert [str(error) for error in told] == ["node n1 was killed by SIGKILL"]
-        assert sampler.failure is told[0]
+        assert sampler.failures["measure", "dying"] is told[0]
         time.sleep(1.2)
     assert len(told) == 1
     assert sampler.mean("measure", "steady", "per_s") is not None, "the others go on"
+
+
+def test_a_source_that_was_away_is_asked_again() -> None:
+    """A condition restarts the servers; what they do afterwards is theirs, not other programs'."""
+
+    class Restarted(Steady):
+        away = False
+
+        def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
+            if self.away:
+                raise MachineError("node n2 ended by itself with code 0")
+            yield from super().sample(elapsed_s, slow)
+
+    source, told = Restarted(), list[DisklabError]()
+    with Sampler([source], lambda *_: None, told.append) as sampler:
+        source.away = True
+        sampler.enter("between")
+        time.sleep(0.2)
+        sampler.enter("condition")
+        time.sleep(0.2)
+        source.away = False
+        sampler.enter("measure")
+        time.sleep(1.5)
+    assert told
+    assert ("measure", "steady") not in sampler.failures
+    # What its counters grew by while nobody saw them is no part of the phase.
+    assert sampler.mean("measure", "steady", "per_s") == pytest.approx(100, rel=0.2)
 
 
 @pytest.mark.parametrize("slow", [1, 12])

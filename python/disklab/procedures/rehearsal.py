@@ -46,7 +46,7 @@ def watched(bed: Bed, notes: Notes) -> Iterator[None]:
         sources: list[Source] = [
             Machine(),
             ProcessCpu("client", lambda: _alone(bed.client_pid)),
-            ProcessCpu("server", lambda: database.pids),
+            ProcessCpu("server", database.serving),
             ProcessCpu("emulator", lambda: [one.pid for one in bed.hosts.nodes if one.attached]),
             database,
         ]

@@ -23,6 +23,8 @@ from disklab.telemetry.sources import CPUS, Source
 # Asks every source once a second, each on a thread of its own: a slow one delays no other.
 
 INTERVAL_S = 1.0
+# One that gave no answer is asked again sooner: a short pass would else be over by then.
+AWAY_S = 0.1
 # Ending waits for a source that is being asked; a database's answer may take this long.
 END_SECONDS = 25.0
 LEAST_S = 1e-6
@@ -76,8 +78,8 @@ class Phase:
 class Sampler:
     """Watches while it is entered, as a context manager.
 
-    A source that fails ends its own thread, is kept in `failure`, and is told to `on_failure`, on
-    that thread: a database that dies is known within a second of it.
+    A source that fails is told to `on_failure`, on its own thread, within a second, and is asked
+    again: a database that a condition restarts is away for a while, and one that dies stays away.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Sampler:
         sink: Sink,
         on_failure: Callable[[DisklabError], None] = lambda _: None,
     ) -> None:
-        self.failure: DisklabError | None = None
+        self.failures: dict[tuple[str, str], DisklabError] = {}
+        """By phase and source: why nothing was seen for at least one interval, at first."""
+        self._failing: dict[str, Phase] = {}
         self._sink = sink
         self._on_failure = on_failure
         self._changed = threading.Condition()
@@ -157,18 +161,17 @@ class Sampler:
         last = time.monotonic()
         cpu = time.thread_time()
         # Remembers where the counters stand.
-        if not self._ask(source, phase, 0.0):
-            return
+        stands = self._ask(source, phase, 0.0, keep=True)
         ended = False
         while not ended:
-            due = last + INTERVAL_S
+            due = last + (INTERVAL_S if stands else AWAY_S)
             with self._changed:
                 while not self._ended and self._phase is phase and time.monotonic() < due:
                     self._changed.wait(due - time.monotonic())
                 ended = self._ended
             now = time.monotonic()
-            if not self._ask(source, phase, now - last):
-                return
+            # Counters that were not seen at the interval's start say nothing of it.
+            stands = self._ask(source, phase, now - last, keep=stands)
             used, cpu = time.thread_time() - cpu, time.thread_time()
             if now > last:
                 t_s = (now - phase.began) / phase.slow
@@ -177,19 +180,21 @@ class Sampler:
             last = now
             phase = self._phase
 
-    def _ask(self, source: Source, phase: Phase, elapsed_s: float) -> bool:
-        """Ask a source once; returns whether to go on."""
+    def _ask(self, source: Source, phase: Phase, elapsed_s: float, *, keep: bool) -> bool:
+        """Ask a source once, and `keep` what it says; returns whether it answered."""
         try:
             seen = list(source.sample(elapsed_s / phase.slow, phase.slow))
         except DisklabError as error:
-            self._fail(error)
+            self._fail(source, phase, error)
             return False
         except (OSError, ValueError, KeyError) as error:
             # A device or a process that has just gone.
-            self._fail(DisklabError(f"{source.name}: {error}"))
+            self._fail(source, phase, DisklabError(f"{source.name}: {error}"))
             return False
+        with self._changed:
+            self._failing.pop(source.name, None)
         t_s = (time.monotonic() - phase.began) / phase.slow
-        for metric, value in seen:
+        for metric, value in seen if keep else ():
             self._take(phase.name, t_s, source.name, metric, value, elapsed_s=elapsed_s)
         return True
 
@@ -201,11 +206,15 @@ class Sampler:
             course.add(value, elapsed_s)
             self._sink(phase, t_s, source, metric, value)
 
-    def _fail(self, error: DisklabError) -> None:
+    def _fail(self, source: Source, phase: Phase, error: DisklabError) -> None:
         with self._changed:
-            if self._ended or self.failure is not None:
+            # What was asked before this phase began may be of servers that were being restarted.
+            if self._ended or self._phase is not phase:
                 return
-            self.failure = error
+            self.failures.setdefault((phase.name, source.name), error)
+            if self._failing.get(source.name) is phase:
+                return
+            self._failing[source.name] = phase
         self._on_failure(error)
 
 
@@ -273,6 +282,10 @@ def judge(  # noqa: PLR0913 - what was seen by each
             made.cpu_ratio[role] = cores / cpus
     _judge_client(made, generators, cpus)
     _judge_machine(made, seen, phase, cpus)
+    for (name, source), error in seen.failures.items():
+        if name == phase:
+            first = str(error).partition("\n")[0]
+            made.warnings.append(f"{source} was not watched all the time ({first})")
     made.invalid += _stood_still(seen, phase, volumes, client or Gaps())
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from disklab.databases.protocol import Database
 from disklab.engine.messages import LimitCounters, View
-from disklab.errors import MachineError
+from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import ControlGroup
 from disklab.telemetry.gaps import LEAST_GAP_S, METRIC
 
@@ -64,13 +65,14 @@ class ProcessCpu:
         self._pids = pids
         self._growth = Growth()
         self._known: set[int] = set()
-        self._began_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S
+        self._last_ticks = _now_ticks()
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield cores used (1.0: one core all the time) and resident memory."""
         cores = rss = 0.0
         seen = False
         given = set(self._pids())
+        last_ticks, self._last_ticks = self._last_ticks, _now_ticks()
         for pid in given:
             fields = process_fields(pid)
             # One whose parent is asked about is counted with it. Field 4 is the parent; the list
@@ -79,8 +81,8 @@ class ProcessCpu:
                 continue
             if pid not in self._known:
                 self._known.add(pid)
-                # Field 22 is when it began. All of a younger one's time is new.
-                if int(fields[19]) > self._began_ticks:
+                # Field 22 is when it began. All of the time of one that began since is new.
+                if int(fields[19]) > last_ticks:
                     self._growth.of(str(pid), 0.0)
             family = [fields, *map(process_fields, children_of(pid))]
             rss += sum(int(one[21]) * PAGE_BYTES for one in family if one is not None)
@@ -95,6 +97,10 @@ class ProcessCpu:
         if seen:
             yield "cores", cores
         yield "rss_bytes", rss
+
+
+def _now_ticks() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S
 
 
 class Machine:
@@ -265,7 +271,7 @@ class DatabaseWatch:
 
     def __init__(self, database: Database) -> None:
         self.pids: tuple[int, ...] = ()
-        """The processes at the last look, for the CPU of the server."""
+        """The processes at the last look."""
         self._database = database
         self._growth = Growth()
 
@@ -282,6 +288,13 @@ class DatabaseWatch:
             grown = self._growth.of(name, value)
             if grown is not None:
                 yield name, of_system(name, grown, slow)
+
+    def serving(self) -> tuple[int, ...]:
+        """Return the processes that serve now: a restart between two looks has made others."""
+        if not self.pids or any(process_fields(pid) is None for pid in self.pids):
+            with suppress(DisklabError):
+                self.pids = self._database.observe().pids
+        return self.pids
 
 
 def of_system(name: str, value: float, slow: int) -> float:
