@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from functools import cache, cached_property
 from importlib import resources
 from typing import Literal
@@ -42,6 +43,21 @@ Units = Mapping[str, Mapping[str, int]]
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+_BINARY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?) ?([KMGT])iB", re.ASCII)
+
+
+def spelled(value: Setting, units: Units) -> Setting:
+    """Return an amount as a database writes it: the 1.5GiB of experiment files is MySQL's 1536M."""
+    amount = _BINARY.fullmatch(value) if isinstance(value, str) else None
+    sizes = units.get("bytes", {})
+    if amount is None or f"{amount[2]}iB" in sizes:
+        return value
+    size = Fraction(amount[1]) * (1 << 10 * (1 + "KMGT".index(amount[2])))
+    own = [unit for unit, each in sizes.items() if unit[0].isalpha() and size % each == 0]
+    unit = max(own, key=sizes.__getitem__, default=None)
+    return value if unit is None else f"{size / sizes[unit]}{unit}"
 
 
 class SettingKind(_Part):
@@ -102,7 +118,7 @@ class SettingKind(_Part):
         if self.type == "number":
             number = float(text) if _NUMBER.fullmatch(text) else math.nan
             return number if math.isfinite(number) else None
-        amount, sizes = _AMOUNT.fullmatch(text), of.units[self.type]
+        amount, sizes = _AMOUNT.fullmatch(str(spelled(text, of.units))), of.units[self.type]
         if amount is None or (amount[2] or self.unit) not in sizes:
             return None
         whole = "." not in amount[1]

@@ -269,6 +269,7 @@ REFUSALS = [
     ("nvme", DS14, {}, "has no local NVMe disk"),
     ("ephemeral-os", "azure/Standard_D8s_v5", {}, "has no ephemeral OS disk"),
     ("ephemeral-os(9TiB)", DS14, {}, "has at most 576 GiB"),
+    ("64 x azure/P80", "azure/Standard_E104is_v5", {}, "use at most 28 of these disks"),
     ("5 x azure/P4", "azure/Standard_DS1_v2", {}, "takes 4 data disks, not 5"),
     ("2 x local", DS14, {}, "has 1 temp disk"),
     ("2 x nvme", "azure/Standard_L8s_v2", {}, "has 1 NVMe disks"),
@@ -314,6 +315,7 @@ def test_the_catalogue_is_read_once_and_copied(tmp_path: Any) -> None:
     ("name", "near"),
     [
         ("aws/r6b.2xlarge", None),
+        ("gcp/n1-standard-16", "gcp/n2-standard-16"),
         ("azure/Standard_DC4s_v3", "DC4as_v5"),
         ("azure/Standard_NC4as_v4", None),
         ("aws/r5b.2xlage", "aws/r5b.2xlarge"),
@@ -328,3 +330,25 @@ def test_a_suggestion_is_of_the_same_product_line(name: str, near: str | None) -
     assert ("did you mean" in problem.way_out) is (near is not None)
     assert near is None or near in problem.way_out
     assert near is not None or "--catalog" in problem.way_out
+
+
+@pytest.mark.parametrize(
+    ("name", "near", "made"),
+    [
+        ("aws/c7i.2xlarge", "aws/c6i.2xlarge or", True),
+        ("aws/r5x.large", "aws/r5.large or", True),
+        ("gcp/e2-standard-8", "gcp/n2-standard-8 or", False),
+        ("azure/Standard_NC4as_v4", "", True),
+        ("other/large", "`disklab catalog` lists all sizes", False),
+    ],
+)
+def test_a_missing_family_names_its_neighbour_and_what_adds_it(
+    name: str, near: str, made: bool
+) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(CATALOG, HostRequest(vm=name), VolumeRequest("azure/P30"))
+    (problem,) = caught.value.problems
+    way_out = problem.way_out or ""
+    assert near in way_out
+    assert "`--catalog FILE` adds others" in way_out
+    assert ("disklab catalog --sizes LIST" in way_out) is made

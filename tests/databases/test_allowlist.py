@@ -152,6 +152,8 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
         ("etcd", "snapshot-count", "1 --data-dir=/tmp", "is a whole number"),
         ("etcd", "log-level", "x" * 65, "at most 64 letters"),
         ("mariadb", "innodb_page_size", "1M", "is at most 65536"),
+        ("mariadb", "innodb_buffer_pool_size", "1.5G", "is a number with a unit (B, K, M"),
+        ("mysql", "innodb_buffer_pool_size", "1.3GiB", "is a number with a unit (B, K, M"),
         ("mariadb", "innodb_flush_method", "nfs", "is one of fsync"),
         ("mariadb", "log_bin", "/etc/cron.d/x", "is true or false"),
         ("redis", "appendfsync", "always\ndir /etc", "is one of always, everysec, no"),
@@ -189,6 +191,11 @@ def test_values_have_a_type_and_a_range(engine: str, name: str, value: Setting, 
         ("etcd", "auto-compaction-retention", 5),
         ("etcd", "auto-compaction-retention", "30m"),
         ("mariadb", "innodb_buffer_pool_size", "12G"),
+        ("mariadb", "innodb_buffer_pool_size", "25GiB"),
+        ("mysql", "innodb_buffer_pool_size", "1.5TiB"),
+        ("postgresql", "shared_buffers", "40 GiB"),
+        ("redis", "maxmemory", "1.5GiB"),
+        ("cassandra", "commitlog_segment_size", "32MiB"),
         ("mariadb", "innodb_doublewrite", False),
         ("mariadb", "innodb_flush_log_at_trx_commit", 2),
         ("mariadb", "log_bin", "on"),
@@ -201,6 +208,15 @@ def test_values_have_a_type_and_a_range(engine: str, name: str, value: Setting, 
 )
 def test_what_servers_take_is_taken(engine: str, name: str, value: Setting) -> None:
     assert setting_problem(engine, name, value, "here") is None
+
+
+def test_the_amounts_of_experiment_files_are_told_in_the_databases_own_words() -> None:
+    text = EXPERIMENT.format(engine="mariadb", settings="innodb_buffer_pool_size: 25GiB")
+    more = 'factors: {database.settings.innodb_buffer_pool_size: ["1.5GiB"]}\n'
+    asked = spec.parse(text + more)
+    trial = asked.trials("predict")[0].spec
+    assert isinstance(trial, spec.ClusterTrial)
+    assert trial.database.settings["innodb_buffer_pool_size"] == "1536M"
 
 
 def test_names_are_those_of_the_version() -> None:

@@ -120,9 +120,16 @@ def test_a_run_has_its_hosts_before_it_is_one(
     assert there == [True], "one that is killed in between can be resumed"
 
 
-@pytest.mark.parametrize("address", ["ubuntu@10.0.0.4:2222", "ssh://ubuntu@10.0.0.4:2222"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        'address: "ubuntu@10.0.0.4:2222"',
+        'address: "ssh://ubuntu@10.0.0.4:2222"',
+        "address: ubuntu@10.0.0.4, port: 2222",
+    ],
+)
 def test_a_port_points_at_the_configuration_of_ssh(address: str) -> None:
-    text = f'hosts:\n  n1: {{address: "{address}", volumes: {{data: /mnt}}}}\n'
+    text = f"hosts:\n  n1: {{{address}, volumes: {{data: /mnt}}}}\n"
     with pytest.raises(UserError) as caught:
         parse(text, Path("hosts.yaml"))
     told = str(caught.value)

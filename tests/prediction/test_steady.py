@@ -123,8 +123,25 @@ def test_what_is_equal_on_credits_is_not_called_equal_alone(tmp_path: Path) -> N
     ) + 'factors: {device.volume.disks: ["aws/gp2(4GiB)", "aws/gp2(1000GiB)"]}\n'  # fmt: skip
     _, shown = predicted(tmp_path, text)
     words = " ".join(shown.split())
-    assert words.index("Burst credits decide") < words.index("equally fast")
     assert "3,000 a second while burst credits last (31 min), then 100" in words
+    assert "aws/gp2(1000GiB): 3,000 a second all day" in words
+    assert "Burst credits decide" in words
+    assert "equally fast" not in words
+    assert "In the order of" not in words
+
+
+def test_what_credits_lend_is_not_advised(tmp_path: Path) -> None:
+    text = DEVICE.format(
+        vm=D2S_V3, disks="azure/P4", rw="randread", bs="4k", duration="5s", credits="100%"
+    )
+    text += "factors: {device.volume.disks: [azure/P4, azure/P30], before.credits: [0%, 100%]}\n"
+    _, shown = predicted(tmp_path, text)
+    words = " ".join(shown.split())
+    assert (
+        "azure/P4, credits 100%: 3,500 a second while burst credits last (30 min), then 1" in words
+    )
+    assert "Choose disks azure/P4" not in words
+    assert "27 times the reads" in words  # without credits: 120 against the 3,200 of the VM
 
 
 POSTGRESQL = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import overload
 
@@ -141,9 +142,33 @@ def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | Non
         return None if name is None else catalog.vms[name]
     # Another product line has other limits: r5 is not what r5b is.
     alike = [known for known in catalog.vms if _line(known) == _line(name)]
-    otherwise = "`disklab catalog` lists all sizes; `--catalog FILE` brings others"
-    way_out = did_you_mean(name, alike, otherwise)
+    near = did_you_mean(name, alike, "") or _neighbours(catalog, name)
+    add = "`--catalog FILE` adds others"
+    if name.partition("/")[0] in {"aws", "azure"}:
+        add += ", which `disklab catalog --sizes LIST` makes of the vendor's own list"
+    way_out = f"{near or '`disklab catalog` lists all sizes;'} {add}"
     raise UserError(Problem(places.vm, repr(name), "no such VM size in the catalogue", way_out))
+
+
+def _neighbours(catalog: Catalog, name: str) -> str:
+    """Return the same size of the vendor's families that are for the same; empty: none is known."""
+    vendor, _, short = name.rpartition("/")
+    family = re.match(r"[a-z]+", _line(name).removeprefix("standard_"))
+    size = re.split(r"[.-]", short, maxsplit=1)[-1]
+    same = [
+        known
+        for known in catalog.vms
+        if known.rpartition("/")[0] == vendor and re.split(r"[.-]", known, maxsplit=1)[-1] == size
+    ]
+    kin = [known for known in same if family and _line(known).startswith(family[0])] or same
+    asked = _family(name)
+    kin.sort(key=lambda known: (-SequenceMatcher(None, _family(known), asked).ratio(), known))
+    return f"the nearest: {' or '.join(kin[:2])};" if kin else ""
+
+
+def _family(name: str) -> str:
+    """Return a VM size without its size: `c7i`, `e2`."""
+    return re.split(r"[.-]", name.rpartition("/")[2], maxsplit=1)[0]
 
 
 def _line(name: str) -> str:
@@ -426,6 +451,10 @@ def _written(place: str, value: str) -> str:
     return f"{place} {value}" if option else f"{place.rpartition(': ')[2]}: {value}"
 
 
+MOST_VOLUME_BYTES = 10**15
+"""What results and figures hold; no published volume of one VM is as large."""
+
+
 def _shape_problems(asked: _Asked) -> Iterator[Problem]:
     """Yield what is wrong with chunk and size."""
     expression, disks, volume, places = asked.expression, asked.disks, asked.volume, asked.places
@@ -439,8 +468,12 @@ def _shape_problems(asked: _Asked) -> Iterator[Problem]:
         elif chunk < SECTOR_BYTES or chunk & (chunk - 1) or chunk > MOST_CHUNK_BYTES:
             rule = "a chunk is a power of two from 4KiB to 1GiB"
             yield Problem(places.chunk, value, rule, "use for example 64KiB")
+    most = disks.size_bytes * expression.count
+    if most > MOST_VOLUME_BYTES:
+        rule = f"a volume has at most 1 PB, and this one {about_bytes(most)}"
+        fewer = f"use at most {MOST_VOLUME_BYTES // disks.size_bytes} of these disks"
+        yield Problem(places.disks, repr(str(expression)), rule, fewer)
     if volume.size_bytes is not None:
-        most = disks.size_bytes * expression.count
         least = expression.count * (_chunk(asked) or SECTOR_BYTES)
         if not least <= volume.size_bytes <= most:
             rule = (

@@ -161,6 +161,13 @@ CHANGES: dict[Change, str] = {
 class Host(Part):
     """A host: how it is reached, what it is for, where its volumes lie."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_port(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "port" in value:
+            _destination(f"{value.get('address', 'HOST')}:{digits(value['port']) or 22}")
+        return value
+
     address: Annotated[str | None, BeforeValidator(_destination)] = Field(
         default=None, examples=["ubuntu@10.0.0.4"]
     )

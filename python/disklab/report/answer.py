@@ -184,18 +184,21 @@ def answer_of(subject: Subject) -> Answer:
     findings: list[Finding] = []
     if matrix.main is not None:
         baseline, *rest = matrix.main.levels
+        # What does not last is told by itself, beside what each does afterwards.
+        lasting = [pair for pair in pairs if not pair.rests_on_credits]
         for level in rest:
-            of_level = [pair for pair in pairs if pair.second == level]
+            of_level = [pair for pair in lasting if pair.second == level]
             findings += findings_of(subject, matrix.main, of_level)
-            if not of_level:
+            if not any(pair.second == level for pair in pairs):
                 findings.append(_no_comparison(matrix, matrix.main, baseline, level))
     elif matrix.cells:
         findings = [_alone(cell) for cell in matrix.cells.values()]
     findings.sort(key=lambda one: one.weight, reverse=True)
-    if matrix.main is not None and (summed := _of_all(matrix.main, pairs, findings)) is not None:
+    if matrix.main is not None and (summed := _of_all(matrix.main, lasting, findings)) is not None:
         findings.insert(0, summed)
     elif matrix.main is not None and matrix.varying == (matrix.main,):
-        text = sentences.ranked(matrix.main, list(matrix.cells.values()))
+        ranks = lasting == pairs
+        text = sentences.ranked(matrix.main, list(matrix.cells.values())) if ranks else ""
         findings[:0] = [Finding(text, "", "", None, ())] if text else []
     # What the makers ask for is the first question, and the only one with a yes or no.
     rules = [sentence(matrix, rule, cells) for rule, cells in ruled(matrix)]

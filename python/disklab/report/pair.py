@@ -51,6 +51,11 @@ class Pair:
         return self.judgement.leaning * (1 if self.deciding.higher_is_better else -1)
 
     @property
+    def rests_on_credits(self) -> bool:
+        """Whether one of them does not do all day what is compared."""
+        return any(one.steady is not None for cell in self.cells for one in cell.usable)
+
+    @property
     def mode(self) -> str:
         """How it was found: `predict`, `rehearse`, `published`."""
         return next((str(one.mode) for cell in self.cells for one in cell.usable), "")

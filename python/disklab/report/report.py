@@ -36,6 +36,7 @@ def bursts(subjects: Sequence[Subject]) -> list[Finding]:
     found = []
     for subject in subjects:
         told = list(_told(subject)) if subject.info.mode == "predict" else []
+        told += _lasting(subject) if told else []
         if not told:
             continue
         # The deepest fall first: of the others the table tells.
@@ -60,6 +61,16 @@ def _told(subject: Subject) -> Iterator[tuple[float, str]]:
             share = steady.ops_per_s / max(result.credits_gone[0].ops_per_s_before, 1e-9)
             words = in_words(result, steady)
             yield share, f"{name}: {words}" if name else words
+
+
+def _lasting(subject: Subject) -> Iterator[tuple[float, str]]:
+    """Yield the cells that do all day what they do at first: the others stand beside them."""
+    matrix = subject.matrix
+    for cell in matrix.cells.values():
+        rate = cell.median("ops_per_s")
+        if rate is not None and not any(one.steady is not None for one in cell.shown.usable):
+            name = matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
+            yield 1.0, f"{name}: {wording.rate(rate)} a second all day"
 
 
 def in_words(result: TrialResult, steady: SteadyState) -> str:

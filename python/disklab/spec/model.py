@@ -25,6 +25,7 @@ from pydantic import (
 from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
 from disklab.database_facts import names
+from disklab.database_settings import settings_of, spelled
 from disklab.names import NAME_RULE, is_name
 from disklab.reading import RESOLVED, digits
 from disklab.spec.amounts import (
@@ -210,6 +211,17 @@ class Database(Part):
     """Collector and heap of Cassandra."""
     tls: bool = Field(default=False, examples=[True])
     """Whether client and nodes talk through TLS."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_writes_amounts(cls, value: Any) -> Any:
+        engine = value.get("engine") if isinstance(value, dict) else None
+        settings = value.get("settings") if isinstance(value, dict) else None
+        if engine not in names() or not isinstance(settings, dict):
+            return value
+        units = settings_of(str(engine)).units
+        own = {name: spelled(each, units) for name, each in settings.items()}
+        return {**value, "settings": own}
 
 
 class Dataset(Part):
