@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from disklab.machines import programs
@@ -39,3 +41,38 @@ def test_a_program_is_ended_by_signals_that_disklab_ignores() -> None:
         signal.signal(signal.SIGTERM, before)
     process.terminate()
     assert process.ended(60.0) == -signal.SIGTERM
+
+
+class InterruptedLock:
+    """The lock of Popen, and a Ctrl-C that leaves it taken."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+        self.interrupts = 1
+
+    def acquire(self, blocking: bool = True) -> bool:
+        taken: bool = self.lock.acquire(blocking)
+        if taken and self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return taken
+
+    def release(self) -> None:
+        self.lock.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@pytest.mark.parametrize("look", [lambda process: process.poll(), lambda process: process.wait(9)])
+def test_an_interrupted_look_at_a_program_hangs_no_later_one(
+    look: Callable[[programs.Process], object],
+) -> None:
+    process = programs.start(["true"])
+    process._waitpid_lock = InterruptedLock(process._waitpid_lock)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        look(process)
+    assert process.ended(20.0) == 0

@@ -19,10 +19,24 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import PurePosixPath
 from queue import SimpleQueue
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from disklab.errors import MachineError
 from disklab.machines.protocol import Finished
+
+
+class Started(subprocess.Popen[bytes]):
+    """A program that can be waited for after a signal of ours has ended an earlier wait.
+
+    Popen takes a lock for each look at its child. A KeyboardInterrupt between the lock and the
+    block that gives it back leaves it taken, and the next wait never ends: the thread that took it
+    may take it again.
+    """
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self._waitpid_lock = threading.RLock()
+
 
 # Whether a program of this machine has ended: by a descriptor of it, where there are such.
 
@@ -227,13 +241,13 @@ class LocalChild(Program):
         given = subprocess.PIPE if stdin is None else open_bytes(stdin)
         try:
             process = _STARTER.call(
-                lambda: subprocess.Popen(
+                lambda: Started(
                     command,
                     stdin=given,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
-                    preexec_fn=unignored(),  # noqa: PLW1509 - see there
+                    preexec_fn=unignored(),
                     cwd=str(folder or "/"),
                     env=environment,
                 )

@@ -18,6 +18,7 @@ from typing import Any
 
 from disklab.errors import MachineError, Problem, UserError
 from disklab.interrupts import heeded
+from disklab.machines.child import Started
 
 # From <sys/prctl.h>.
 PARENT_DEATH_SIGNAL = 1
@@ -60,11 +61,11 @@ def run_command(
     begin = time.monotonic()
     with _passing_on() as child:
         try:
-            process = subprocess.Popen(
+            process = Started(
                 list(words),
                 cwd=folder,
                 env={**os.environ, "PWD": str(folder)},
-                preexec_fn=partial(_bind, become),  # noqa: PLW1509 - no other thread runs here
+                preexec_fn=partial(_bind, become),
             )
         except OSError as error:
             rule = f"it cannot be run: {error.strerror}"

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from disklab.errors import MachineError
-from disklab.machines.child import piped
+from disklab.machines.child import Started, piped
 from disklab.terminal import plain
 
 # What an agent answers, taken apart with care; and who may be asked.
@@ -168,7 +168,7 @@ class Link:
     def start(cls, name: str, command: Sequence[str]) -> Link:
         """Start ssh. Nothing is known of the host yet."""
         try:
-            process = subprocess.Popen(
+            process = Started(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -13,13 +13,13 @@ from contextlib import suppress
 from subprocess import DEVNULL, PIPE, STDOUT
 from typing import IO
 
-from disklab.machines.child import minimal, piped, unignored
+from disklab.machines.child import Started, minimal, piped, unignored
 from disklab.machines.protocol import Finished
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "piped", "run", "start"]
 
 
-class Process(subprocess.Popen[bytes]):
+class Process(Started):
     """A program that was started here and leads a session of its own; who started it ends it."""
 
     def ended(self, seconds: float) -> int | None:
