@@ -41,12 +41,12 @@ lint-python:
 	$(BIN)/python scripts/examples.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-test: parts check test-beside test-rust test-alone
-	@scripts/part.sh --table
+test: parts
+	@$(MAKE) --no-print-directory check test-beside test-rust test-alone; code=$$?; scripts/part.sh --table; exit $$code
 
 # What each part of `make test` takes is written anew.
 parts:
-	@rm -f target/parts.tsv
+	@rm -f target/parts.tsv target/tests.tsv
 
 test-rust: setup
 	scripts/part.sh 'Rust tests' scripts/cargo-test.sh

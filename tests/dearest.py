@@ -1,12 +1,12 @@
 """What each test costs the processors, with the programs that it started and saw end.
 
-Summed for `make test`, which prints the dearest of all its runs: see `scripts/seconds.py`.
+Summed for `make test`, which prints the dearest of all its runs: see `scripts/part.sh`.
 """
 
 from __future__ import annotations
 
 import resource
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Costs:
 
     def __init__(self) -> None:
         self.since_s = processor_s()
-        self.by_test: Counter[str] = Counter()
+        self.by_test: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
