@@ -1,4 +1,4 @@
-# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make test-touched BRANCH=main: those of what a change touched, for ten minutes · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make attack TRIES=1000 SEED=1: hostile files, settings, names and requests · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make bench: the benchmarks, of a release's engine · make release: build and try the packages of a release · make docs: write the generated docs · make site: the documentation as a site, in target/site
+# make demo: set up, then show the main job · make test: set up, then pass every test · make test-long: the tests that CI leaves out · make test-touched BRANCH=main: those of what a change touched, for ten minutes · make check: lints, types, generated docs · make test-kernels: ublk, cgroup v2 and Linux 5.15 in an emulated machine (on demand) · make campaign MINUTES=60 SEED=1: kill disklab at every step, on from where it stopped · make truth MINUTES=60: rehearse the cells that docs/truth.md lacks, and predict all of them · make power-cuts MINUTES=10 SEED=1: cut the power under file systems and PostgreSQL · make static-engine: an engine for other hosts that needs no library of theirs (3 minutes) · make azure-smoke SUBSCRIPTION=... SSH_FROM=...: a measurement in the real Azure, for at most 2 USD · make fuzz SECONDS=600: mutate what comes from outside · make attack TRIES=1000 SEED=1: hostile files, settings, names and requests · make mutants MINUTES=60 SEED=1: turn comparisons, and see that tests notice · make audit RUSTSEC=DIR PYPA=DIR: known vulnerabilities of what is locked · make bench: the benchmarks, of a release's engine · make release: build and try the packages of a release · make docs: write the generated docs · make site: the documentation as a site, in target/site
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 # Where it is set, each process of the tests and each command that they run compiles all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises
+.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises mutants
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -115,6 +115,10 @@ demos: setup
 QUESTIONS := 200
 promises: setup
 	$(BIN)/python -m campaigns.promises --cases $(QUESTIONS)
+
+# On demand: whether the tests of ten rooms notice ten turned comparisons in each; goes on from where it stopped.
+mutants: setup
+	$(BIN)/python -m campaigns.mutants --minutes $(MINUTES) --seed $(SEED)
 
 # On demand, from copies of github.com/rustsec/advisory-db and github.com/pypa/advisory-database; cargo-deny and pip-audit
 # besides, where they are installed: these fetch what they need.
