@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from disklab.kits import KIT, Kit, engine_of, is_kit, is_there, kit_of
 from disklab.reading import PART, yaml_value
 
 DATABASES = (
@@ -96,7 +97,7 @@ class Facts(_Part):
 
     title: str
     """As its makers write it."""
-    workloads: tuple[Literal["rows", "sysbench", "tpcc"], ...]
+    workloads: tuple[Literal["rows", "sysbench", "tpcc", "tool"], ...]
     """What it can be asked to do."""
     consistency_levels: bool = False
     """Whether each operation says how many copies must answer."""
@@ -151,13 +152,45 @@ def names() -> tuple[str, ...]:
     return DATABASES
 
 
+def named_by(engine: object, kit: object) -> str | None:
+    """Return the database that an experiment file names, `kit:NAME` for a kit; None: none is."""
+    if engine == KIT:
+        return engine_of(str(kit)) if is_there(str(kit)) else None
+    return str(engine) if engine in names() else None
+
+
 @cache
 def facts_of(engine: str) -> Facts:
-    """Return the facts of a database of the registry. Raises KeyError for any other."""
+    """Return the facts of a database of the registry, or of a kit.
+
+    Raises KeyError for any other, and UserError for a kit that nobody has named.
+    """
+    if is_kit(engine):
+        return _facts_of_kit(kit_of(engine).kit)
     if engine not in DATABASES:
         raise KeyError(engine)
     file = resources.files("disklab") / "databases" / engine / "facts.yaml"
     return Facts.model_validate(yaml_value(file.read_text(), PART, str(file), ours=True))
+
+
+def _facts_of_kit(kit: Kit) -> Facts:
+    """Return what a kit says of itself; where it is predicted as another one, as that one is."""
+    as_other = facts_of(kit.predicted_as) if kit.predicted_as is not None else None
+    own = kit.speaks.workloads if kit.speaks is not None else ()
+    return Facts(
+        title=kit.title,
+        workloads=(*own, *(("tool",) if kit.loads else ())),
+        headroom_ratio=dict.fromkeys(("size-tiered", "leveled", "unified"), kit.headroom),
+        log_volumes=tuple(kit.volumes),
+        unscaled_bytes=kit.unscaled,
+        events=kit.events,
+        restart_settings=tuple(name for name, kind in kit.settings.items() if kind.restart),
+        stored=as_other.stored if as_other else StoredRow(row_bytes=0),
+        rows=RowsLoad(fill_in_flight=32, most_in_flight=200),
+        simulator=as_other.simulator if as_other else None,
+        primary=as_other.primary if as_other else False,
+        advised=as_other.advised if as_other else False,
+    )
 
 
 def has_one_primary(engine: str, copies: int) -> bool:

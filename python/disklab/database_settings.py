@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from disklab.catalog.suggest import did_you_mean, suggestions
 from disklab.database_facts import facts_of
 from disklab.errors import Problem
+from disklab.kits import is_kit, kit_of
 from disklab.reading import PART, yaml_value
 
 Setting = str | int | float | bool
@@ -72,7 +73,7 @@ class SettingKind(_Part):
     most: float | int | None = Field(default=None, alias="to")
     """The largest."""
     values: tuple[str, ...] = ()
-    """Of a choice."""
+    """Of a choice; of another type, words beside its numbers."""
     since: str | None = None
     """The first release that has it; None: all that disklab knows."""
     until: str | None = None
@@ -83,6 +84,8 @@ class SettingKind(_Part):
         text = _text(value)
         if len(text) > LONGEST:
             return f"a value has at most {LONGEST} letters"
+        if self.type != "choice" and text in self.values:
+            return None
         if self.type == "boolean":
             known = _switch(text) is not None if of.switches else text in ("true", "false")
             return None if known else "is true or false"
@@ -168,7 +171,14 @@ class DatabaseSettings(_Part):
 
 @cache
 def settings_of(engine: str) -> DatabaseSettings:
-    """Return the settings of a database of the registry."""
+    """Return the settings of a database of the registry, or of a kit."""
+    if is_kit(engine):
+        kit = kit_of(engine).kit
+        own = {"default", "restart", "period", "promises"}
+        kinds = {
+            name: kind.model_dump(by_alias=True, exclude=own) for name, kind in kit.settings.items()
+        }
+        return DatabaseSettings.model_validate({"units": kit.units, "settings": kinds})
     file = resources.files("disklab") / "databases" / engine / "settings.yaml"
     content = yaml_value(file.read_text(encoding="utf-8"), PART, str(file), ours=True)
     return DatabaseSettings.model_validate(content)
@@ -222,7 +232,8 @@ def setting_problems(
 
 def _nearest(name: str, known: Iterable[str], engine: str) -> str:
     if not suggestions(name, known):
-        return f"docs/databases.md says which {facts_of(engine).title} takes"
+        page = "docs/kits.md" if is_kit(engine) else "docs/databases.md"
+        return f"{page} says which {facts_of(engine).title} takes"
     return did_you_mean(name, known, "")
 
 

@@ -75,6 +75,7 @@ class Kind:
 
 # A page of text each; more is another kind of file, or one that means harm.
 EXPERIMENT = Kind("an experiment file", MIB, "name an experiment file")
+KIT = Kind("a kit file", MIB, "name a kit file")
 HOSTS = Kind("a hosts file", MIB, "name a hosts file")
 CATALOGUE = Kind("a catalogue file", 4 * MIB, "give another file")
 CALIBRATION = Kind("a calibration file", MIB, "name another file")

@@ -33,6 +33,7 @@ TRIALS = {
     "galera-local-or-attached": 4,
     "mariadb-doublewrite": 2,
     "mariadb-which-disk": 3,
+    "nats-sync-interval": 6,
     "postgresql-disk-types-quick": 6,
     "postgresql-failover-disks": 6,
     "postgresql-io-method": 3,

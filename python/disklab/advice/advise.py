@@ -31,7 +31,7 @@ from disklab.advice.search import (
 )
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import about_bytes, plain_number
-from disklab.database_facts import advised, facts_of
+from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.process import Memory, Workers
 from disklab.errors import Problem, UserError
@@ -171,10 +171,7 @@ def calibration_of(question: Question) -> Calibration:
     """Return the package's calibration of the database."""
     engine = question.spec.database.engine
     found = calibration_for(engine)
-    if not facts_of(engine).advised or found is None:
-        rule = f"advice simulates {advised()} so far"
-        place = f"{question.path}: database.engine"
-        raise UserError(Problem(place, engine, rule, "rehearse the options that you have in mind"))
+    assert found is not None, "a question is about a database that advice simulates"
     return found
 
 

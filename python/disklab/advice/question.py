@@ -14,6 +14,7 @@ from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
+from disklab.database_facts import advised, facts_of
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
 from disklab.spec.amounts import only
@@ -133,6 +134,11 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
 
 def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
     """Return why a file asks nothing that advice can answer."""
+    engine = spec.database.engine if spec.database is not None else None
+    if engine is not None and not facts_of(engine).advised:
+        rule = f"advice simulates {advised()} so far"
+        way_out = "rehearse the options that you have in mind"
+        return [Problem(f"{path}: database.engine", engine, rule, way_out)]
     found = []
     if spec.require is None:
         way_out = "add for example require: {read: {p99: 10ms}, rate: 25000/s}"

@@ -50,6 +50,7 @@ ROOMS = {
     "disk": "disk:app",
     "run": "run",
     "experiment": "experiment:app",
+    "kit": "kit:app",
 }
 """The module of each command, in the order of the help.
 
@@ -57,7 +58,7 @@ It has a function of the module's name, or one behind the colon, or a group of c
 """
 
 
-NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk", "run")
+NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk", "run", "kit")
 """Commands that emulate disks, or reach databases and hosts."""
 REHEARSE = ("--here", "--rehearse")
 """Options of calibrate and reproduce that do it too."""

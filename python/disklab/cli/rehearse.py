@@ -13,6 +13,7 @@ import typer
 from disklab import spec
 from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
+from disklab.cli.kit import KitFile, ProgramFolder, name_kits
 from disklab.cli.output import Check, code_of_run, needs_promise, notes
 from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
@@ -90,6 +91,8 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     again: AgainToo = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
+    kit: KitFile = None,
+    program: ProgramFolder = None,
     check: Check = False,
     json: JsonTrials = False,
 ) -> None:
@@ -103,6 +106,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.cli.rehearsing import root_of, run_it  # noqa: PLC0415
     from disklab.procedures import preparation  # noqa: PLC0415
 
+    name_kits(kit, program)
     root, look = root_of(root_part())
     check_on_end(on_end)
     console = notes()

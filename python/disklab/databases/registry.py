@@ -17,11 +17,14 @@ from disklab.databases.protocol import Database, NodePlace, Progress, Request, s
 from disklab.databases.record import Record
 from disklab.databases.simulating import Simulated
 from disklab.errors import Problem, UserError
+from disklab.kits import is_kit, kit_of
 
 
 @cache
 def record_of(engine: str) -> Record:
     """Return the record of a database. Raises UserError for one that disklab does not know."""
+    if is_kit(engine):
+        return import_module("disklab.databases.kit").record_of(engine)  # type: ignore[no-any-return]
     if engine not in names():
         rule = "disklab has no provider for this database"
         way_out = did_you_mean(engine, names(), f"choose one of {', '.join(names())}")
@@ -36,6 +39,8 @@ def simulated_of(engine: str) -> Simulated | None:
     """Return what the simulator is asked of a database of the registry; None: it has no model."""
     if facts_of(engine).simulator is None:
         return None
+    if is_kit(engine):
+        engine = str(kit_of(engine).kit.predicted_as)
     found = import_module(f"disklab.databases.{engine}.simulated").SIMULATED
     assert isinstance(found, Simulated), f"disklab.databases.{engine}.simulated has a SIMULATED"
     return found

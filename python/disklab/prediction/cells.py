@@ -13,10 +13,10 @@ from disklab.databases.calibration import Calibration, package_calibration
 from disklab.databases.registry import simulated_of
 from disklab.databases.simulating import (
     HOST_CACHE,
+    INSTEAD,
     JOURNAL_WRITES,
     NS_PER_S,
     PPM,
-    REHEARSE,
     Breaking,
     Job,
     Simulated,
@@ -167,7 +167,7 @@ def not_modelled(spec: TrialSpec, place: str) -> Iterator[Problem]:
     """Yield what the simulator does not model of a trial without a database that it models."""
     if spec.database is not None:
         rule = f"the simulator models {simulated()} so far"
-        yield Problem(f"{place}: database.engine", spec.database.engine, rule, REHEARSE)
+        yield Problem(f"{place}: database.engine", spec.database.engine, rule, INSTEAD)
     yield from left_caches(spec, place)
 
 

@@ -79,7 +79,11 @@ CHANGED_LIVE = {
     "procedure": None,
     "client": None,
 }
-CHANGED_LIVE_OF_WORKLOAD = {"sysbench": ("script", "threads"), "tpcc": ("connections",)}
+CHANGED_LIVE_OF_WORKLOAD = {
+    "sysbench": ("script", "threads"),
+    "tpcc": ("connections",),
+    "tool": ("load", "threads"),
+}
 CHANGED_LIVE_OF_VOLUME = ("caching", "read_ahead_bytes")
 
 

@@ -11,6 +11,7 @@ from disklab.spec.amounts import only
 from disklab.workloads.protocol import Workload
 from disklab.workloads.rows import Rows
 from disklab.workloads.sysbench import Sysbench
+from disklab.workloads.tool import Tool
 from disklab.workloads.tpcc import Tpcc
 
 # Choosing the workload of a trial.
@@ -19,6 +20,7 @@ WORKLOADS: dict[str, Callable[[ClusterTrial, int, int], Workload]] = {
     "rows": Rows,
     "sysbench": Sysbench,
     "tpcc": Tpcc,
+    "tool": Tool,
 }
 """By `workload.kind`. fio runs on a device, without a database."""
 

@@ -1,4 +1,4 @@
-"""Benchmarks that bring tables and transactions of their own: sysbench and TPC-C."""
+"""Loads that are no rows of ours: sysbench, TPC-C, and the load tools of kits."""
 
 from __future__ import annotations
 
@@ -104,3 +104,18 @@ class Tpcc(Part):
     """Warehouses; ten terminals each."""
     connections: Threads = Field(examples=[600])
     """Connections to the database."""
+
+
+class Tool(Part):
+    """A load tool of the database's kit."""
+
+    load: str = Field(examples=["publish"])
+    """Which of the kit's loads."""
+    threads: Threads = Field(default=1, examples=[4])
+    """Clients at once, as the tool has them."""
+    fill: Count | None = Field(default=None, examples=["20k"])
+    """Records that are there before the measurement. Without it: none."""
+    parameters: dict[str, Annotated[str | int, Field(max_length=64)]] = Field(
+        default={}, examples=[{"bytes": 512}]
+    )
+    """What the kit lets an experiment choose of the load, by its own names."""

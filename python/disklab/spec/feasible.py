@@ -22,12 +22,21 @@ from disklab.catalog import (
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
-from disklab.database_facts import facts_of, names
+from disklab.database_facts import facts_of, named_by, names
 from disklab.database_settings import setting_problem
 from disklab.errors import Problem, UserError, refuse
+from disklab.kits import is_kit
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
-from disklab.spec.model import Cluster, ClusterTrial, Database, Dataset, Table, TrialSpec, Volume
+from disklab.spec.model import (
+    Cluster,
+    ClusterTrial,
+    Database,
+    Dataset,
+    Table,
+    TrialSpec,
+    Volume,
+)
 from disklab.spec.timetable import cluster_on, newcomers
 
 FULL = Fraction(1)
@@ -104,10 +113,15 @@ def unknown_names(site: Site) -> Iterator[Problem]:
             yield from _problems_of(partial(_look_up, disks, size, site.place((*volume, "disks"))))
 
 
+def _engine(site: Site) -> str | None:
+    """Return the database of a file; None: it names none that there is."""
+    return named_by(site.word(("database", "engine")), site.word(("database", "kit")))
+
+
 def unknown_version(site: Site) -> Iterator[Problem]:
     """Yield a version that is newer than all that disklab knows of the database."""
-    engine, version = site.word(("database", "engine")), site.word(("database", "version"))
-    newest = facts_of(engine).newest if engine in names() else None
+    engine, version = _engine(site), site.word(("database", "version"))
+    newest = facts_of(engine).newest if engine is not None else None
     if newest is None or version is None:
         return
     wish = re.match(r"(\d{1,4})(?:\.(\d{1,4}))?", version, re.ASCII)
@@ -119,8 +133,8 @@ def unknown_version(site: Site) -> Iterator[Problem]:
 
 def unknown_settings(site: Site) -> Iterator[Problem]:
     """Yield settings that the database does not take of an experiment, and wrong values of them."""
-    engine = site.word(("database", "engine"))
-    if engine is None or engine not in names():
+    engine = _engine(site)
+    if engine is None:
         return
     release = site.word(("database", "version"))
     for name, given in site.mapping(("database", "settings")).items():
@@ -332,7 +346,7 @@ def headroom_of(engine: str, table: Table) -> float:
 
 def unused_volumes(cluster: Cluster, database: Database | None, site: Site) -> Iterator[Problem]:
     """Yield volumes that the database would leave empty: they were paid for and changed nothing."""
-    if database is None or database.engine not in names():
+    if database is None or not (is_kit(database.engine) or database.engine in names()):
         return
     facts = facts_of(database.engine)
     if not facts.log_volumes:  # its directories lie on every volume

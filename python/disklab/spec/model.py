@@ -24,8 +24,9 @@ from pydantic import (
 
 from disklab.catalog import Caching, parse_disks
 from disklab.catalog.resolve import DEFAULT_CHUNK_BYTES
-from disklab.database_facts import names
+from disklab.database_facts import named_by, names
 from disklab.database_settings import settings_of, spelled
+from disklab.kits import KIT, as_written, engine_of, is_kit, problem_of
 from disklab.names import NAME_RULE, is_name
 from disklab.reading import RESOLVED, digits
 from disklab.spec.amounts import (
@@ -43,7 +44,7 @@ from disklab.spec.amounts import (
     given,
     only,
 )
-from disklab.spec.benchmarks import Sysbench, Tpcc
+from disklab.spec.benchmarks import Sysbench, Tool, Tpcc
 from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.procedures import Load, Procedure, Variable
 from disklab.spec.replay import TraceReplay
@@ -59,9 +60,11 @@ Consistency = Literal[
 Filesystem = Literal["xfs", "ext4"]
 if TYPE_CHECKING:
     Engine = str
+    EngineOrKit = str
 else:
     # Those of the registry: the schema and the messages list them.
     Engine = Literal[names()]
+    EngineOrKit = Literal[(*names(), KIT)]
 
 
 def _setting(value: Any) -> str | int | float | bool:
@@ -193,8 +196,11 @@ class Jvm(Part):
 class Database(Part):
     """The database and its settings."""
 
-    engine: Engine = Field(examples=["cassandra"])
-    """Database."""
+    engine: EngineOrKit = Field(examples=["cassandra"])
+    """Database. kit: the one that `kit` names."""
+    kit: str | None = Field(default=None, examples=["mine"])
+    """With `engine: kit`: a kit that comes with disklab (docs/kits.md), or that the command line
+    names with --kit FILE."""
     version: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["5.0"])
     """Version of the database, as a line or a whole one of it: 5.0, 4.1, 4.0 (Cassandra), 3.5, 3.6
     (etcd), 18 (PostgreSQL), or what is installed. Without it: Cassandra 5.0 or what CASSANDRA_HOME
@@ -215,13 +221,34 @@ class Database(Part):
     @model_validator(mode="before")
     @classmethod
     def _as_it_writes_amounts(cls, value: Any) -> Any:
-        engine = value.get("engine") if isinstance(value, dict) else None
-        settings = value.get("settings") if isinstance(value, dict) else None
-        if engine not in names() or not isinstance(settings, dict):
+        if not isinstance(value, dict):
             return value
-        units = settings_of(str(engine)).units
+        value = as_written(value)
+        engine = named_by(value.get("engine"), value.get("kit"))
+        settings = value.get("settings")
+        if engine is None or not isinstance(settings, dict):
+            return value
+        units = settings_of(engine).units
         own = {name: spelled(each, units) for name, each in settings.items()}
         return {**value, "settings": own}
+
+    @field_validator("kit")
+    @classmethod
+    def _there(cls, kit: str | None, info: ValidationInfo) -> str | None:
+        # A run that somebody sends is read without its kit.
+        problem = problem_of(kit) if kit is not None and info.context != RESOLVED else None
+        if problem is not None:
+            raise Unreadable(problem.rule, problem.way_out)
+        return kit
+
+    @model_validator(mode="after")
+    def _named_kit(self) -> Database:
+        """Call the engine of a kit kit:NAME, by which all that asks for a database finds it."""
+        if (self.engine == KIT or is_kit(self.engine)) != (self.kit is not None):
+            raise Unreadable("engine: kit and the kit's name belong together", "write both")
+        if self.kit is not None:
+            self.__dict__["engine"] = engine_of(self.kit)
+        return self
 
 
 class Dataset(Part):
@@ -467,11 +494,12 @@ def _sections(given: Any) -> Any:
     return {**given[0], "beside": given[1:]}
 
 
-Kind = Literal["rows", "sysbench", "tpcc", "fio", "trace"]
+Kind = Literal["rows", "sysbench", "tpcc", "tool", "fio", "trace"]
 KINDS: dict[Kind, str] = {
     "rows": "operations",
     "sysbench": "sysbench",
     "tpcc": "tpcc",
+    "tool": "tool",
     "fio": "fio",
     "trace": "trace",
 }
@@ -490,7 +518,7 @@ YCSB = {
 
 
 class Workload(Part):
-    """What is done: reads and writes of rows, or sysbench, or TPC-C, or fio, or a block trace."""
+    """What is done: operations on rows, sysbench, TPC-C, a kit's tool, fio, or a block trace."""
 
     operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
     """Rows: the mixture of operations."""
@@ -510,11 +538,13 @@ class Workload(Part):
     )
     """Rows: the share of them that is ever asked for, scattered over the table."""
     load: Load | None = Field(default=None, examples=[{"threads": 128}])
-    """Rows: how operations are offered. sysbench: a rate, where there is one."""
+    """Rows: how operations are offered. sysbench and tools: a rate, where there is one."""
     sysbench: Sysbench | None = None
     """sysbench's OLTP scripts."""
     tpcc: Tpcc | None = None
     """TPC-C."""
+    tool: Tool | None = None
+    """A load tool of the database's kit."""
     fio: Annotated[
         Fio | None,
         BeforeValidator(_sections, json_schema_input_type=Fio | list[FioSection] | None),
@@ -567,9 +597,11 @@ class Workload(Part):
         return given(self.stop, "stop")
 
     @property
-    def chosen(self) -> Operations | Sysbench | Tpcc | Fio | TraceReplay:
+    def chosen(self) -> Operations | Sysbench | Tpcc | Tool | Fio | TraceReplay:
         """The one that it is: exactly one is given."""
-        chosen: Operations | Sysbench | Tpcc | Fio | TraceReplay = getattr(self, KINDS[self.kind])
+        chosen: Operations | Sysbench | Tpcc | Tool | Fio | TraceReplay = getattr(
+            self, KINDS[self.kind]
+        )
         return chosen
 
     def the(self, part: type[Kept]) -> Kept:
@@ -594,7 +626,7 @@ class Workload(Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def kind(self) -> Kind:
-        """Which of the five it is."""
+        """Which of them it is."""
         return next(kind for kind, key in KINDS.items() if getattr(self, key) is not None)
 
 

@@ -24,6 +24,7 @@ ALTERNATIVES: dict[Key, tuple[frozenset[str], ...]] = {
         frozenset({"operations", "keys", "load"}),
         frozenset({"sysbench"}),
         frozenset({"tpcc"}),
+        frozenset({"tool"}),
         frozenset({"fio"}),
         frozenset({"trace"}),
     ),

@@ -198,6 +198,10 @@ def rows_figure(spec: TrialSpec, by: Fraction) -> Figure | None:
     if bench is not None:
         each = max(1, round(bench.rows_per_table * by))
         return Figure(full=bench.tables * bench.rows_per_table, here=bench.tables * each)
+    tool = spec.workload.tool
+    if tool is not None:
+        fill = tool.fill
+        return None if fill is None else Figure(full=fill, here=max(1, round(fill * by)))
     if spec.dataset is None or spec.dataset.rows is None:
         return None
     return Figure(full=spec.dataset.rows, here=max(1, round(spec.dataset.rows * by)))
@@ -232,6 +236,8 @@ def threads_of(spec: TrialSpec) -> int | None:
         return work.sysbench.threads
     if work.tpcc is not None:
         return work.tpcc.connections
+    if work.tool is not None:
+        return work.tool.threads
     return work.load.threads if work.load else None
 
 
@@ -253,7 +259,7 @@ def _page_cache_bytes(memory_gib: float | None) -> int | None:
 
 
 def _benchmark(work: Workload, share: Share) -> dict[str, object]:
-    """Return sysbench's or TPC-C's part of a workload with the figures of its share."""
+    """Return sysbench's, TPC-C's or a tool's part of a workload with the figures of its share."""
     update: dict[str, object] = {}
     if work.sysbench is not None and share.rows is not None and share.threads is not None:
         tables = work.sysbench.tables
@@ -263,6 +269,12 @@ def _benchmark(work: Workload, share: Share) -> dict[str, object]:
                 "threads": int(share.threads.here),
             }
         )
+    if work.tool is not None:
+        here = {
+            "threads": int(share.threads.here) if share.threads else work.tool.threads,
+            "fill": int(share.rows.here) if share.rows else None,
+        }
+        update["tool"] = work.tool.model_copy(update=here)
     if work.tpcc is not None and share.warehouses is not None and share.threads is not None:
         update["tpcc"] = work.tpcc.model_copy(
             update={

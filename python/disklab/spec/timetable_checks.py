@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from disklab.catalog.facts import GIB
 from disklab.catalog.quantity import about_bytes
+from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of, has_one_primary
+from disklab.database_settings import DatabaseSettings, SettingKind
 from disklab.errors import Problem
+from disklab.kits import is_kit, kit_of
 from disklab.spec import feasible
 from disklab.spec.amounts import only
 from disklab.spec.located import Key, Site
@@ -25,14 +28,18 @@ from disklab.spec.timetable import (
     nodes_of_zone,
 )
 
+VERIFIED = ("rows", "tool")
+"""Workloads that can be broken under: what was acknowledged is looked for afterwards."""
+NO_UNITS = DatabaseSettings(settings={})
+
 
 def timetable_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     """Yield what is wrong with the timetable of a trial, all of it."""
     events = spec.events
     if not events:
         return
-    if spec.cluster is None or spec.database is None or spec.workload.kind != "rows":
-        rule = "a timetable is for a cluster under operations on rows, which are verified"
+    if spec.cluster is None or spec.database is None or spec.workload.kind not in VERIFIED:
+        rule = "a timetable is for a cluster under rows, which are verified, or a kit's tool"
         yield Problem(site.place(("events",)), "events", rule, "leave it out")
         return
     yield from _ending_problems(spec, site)
@@ -439,11 +446,49 @@ def benchmark_problems(spec: WrittenTrial, site: Site) -> list[Problem]:
         found.append(Problem(place, "empty", rule, "leave it out"))
     if spec.workload.load is not None:
         found += beside_problems(kind, spec.workload.load, site)
-    return found
+    return [*found, *_tool_problems(spec, site)]
+
+
+def _tool_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
+    """Yield what a trial asks of a load tool that its kit does not have."""
+    tool, database = spec.workload.tool, spec.database
+    if tool is None or database is None or not is_kit(database.engine):
+        return
+    kit, at = kit_of(database.engine).kit, ("workload", "tool")
+    load = kit.loads.get(tool.load)
+    if load is None:
+        way_out = did_you_mean(tool.load, kit.loads, f"choose {', '.join(kit.loads)}")
+        rule = f"the kit {kit.kit} has no such load"
+        yield Problem(site.place((*at, "load")), tool.load, rule, way_out)
+        return
+    if tool.fill is not None and kit.fill is None:
+        rule = f"the kit {kit.kit} fills nothing"
+        yield Problem(site.place((*at, "fill")), str(tool.fill), rule, "leave it out")
+    if spec.workload.load is not None and spec.workload.load.rate_per_s and not load.at_rate:
+        rule = f"{tool.load} of the kit {kit.kit} knows no rate"
+        place = site.place(("workload", "load", "rate"))
+        yield Problem(place, f"{spec.workload.load.rate_per_s:g}/s", rule, "leave it out")
+    if spec.events and not load.survives_faults:
+        others = [name for name, other in kit.loads.items() if other.survives_faults]
+        rule = "this tool ends at the first operation that fails, so it tells nothing of faults"
+        way_out = f"use {' or '.join(others)}" if others else "leave out events"
+        yield Problem(site.place((*at, "load")), tool.load, rule, way_out)
+    for name, value in tool.parameters.items():
+        place, kind = site.place((*at, "parameters", name)), load.parameters.get(name)
+        if kind is None:
+            way_out = did_you_mean(name, load.parameters, f"it has {', '.join(load.parameters)}")
+            yield Problem(place, str(value), f"{tool.load} has no such parameter", way_out)
+            continue
+        allowed = kind.model_dump(by_alias=True, exclude={"default"})
+        broken = SettingKind.model_validate(allowed).rule_broken(value, NO_UNITS)
+        if broken is not None:
+            yield Problem(place, str(value), broken, f"such as {kind.default}")
 
 
 def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
     """Return what is wrong with a load beside a benchmark that has its own."""
+    if kind == "tool" and load.rate_per_s is not None:
+        return []
     if kind == "sysbench" and load.rate_per_s is not None:
         if load.arrivals == "poisson":
             return []
@@ -455,7 +500,11 @@ def beside_problems(kind: str, load: Load, site: Site) -> list[Problem]:
         key: Key = ("workload", "load", "at_most")
         rule = "sysbench has no ceiling for its threads: its --rate is an open loop"
         return [Problem(site.place(key), site.text(key), rule, "write load: {rate: 2000/s}")]
-    own = {"sysbench": "sysbench.threads", "tpcc": "tpcc.connections and its think times"}
+    own = {
+        "sysbench": "sysbench.threads",
+        "tpcc": "tpcc.connections and its think times",
+        "tool": "tool.threads",
+    }
     rule = f"the load of {kind} is {own.get(kind, 'its own')}"
     place = site.place(("workload", "load", given))
     return [Problem(place, site.text(("workload", "load", given)), rule, "leave it out")]

@@ -1,0 +1,72 @@
+"""NATS by its kit: tried in a folder, and rehearsed on emulated disks with a host that is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.conftest import DISKLAB, Lab
+
+EXPERIMENT = """
+title: What does a lost host lose?
+cluster:
+  nodes: 1
+  vm: azure/Standard_D4s_v5
+  volumes: {data: {disks: azure/P10, caching: None, filesystem: xfs}}
+client: {nodes: 1, vm: azure/Standard_D4s_v5}
+database: {engine: kit, kit: nats, replication_factor: 1}
+workload:
+  tool: {load: publish, threads: 2}
+  load: {rate: 100/s}
+  stop: {duration: 8s}
+before: {page_cache: as-left}
+events: [{at: 3s, lose: n1}, {at: 4s, start: n1}]
+factors:
+  level:
+    lost, 2m: {}
+    lost, always: {database.settings.sync_interval: always}
+    killed, 2m: {events: [{at: 3s, kill: n1}, {at: 4s, start: n1}]}
+rehearse: {scale: 1, time_dilation: 1}
+"""
+
+
+@pytest.mark.machine
+def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "nats.yaml"
+    file.write_text(EXPERIMENT, encoding="utf-8")
+    out = tmp_path / "runs"
+    said = subprocess.run(
+        [str(DISKLAB), "rehearse", str(file), "--quick", "--json", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        env=lab.environment(),
+    )
+    assert said.returncode in {0, 1}, said.stderr
+    results = {one["factors"]["level"]: one for one in map(json.loads, said.stdout.splitlines())}
+    assert len(results) == 3, said.stderr
+    lost = {level: one["recovery"]["rows_lost"] for level, one in results.items()}
+    for level, one in results.items():
+        assert one["recovery"]["rows_checked"] > 100, (level, one)
+        assert one["recovery"]["rows_wrong"] == 0, (level, one)
+        assert any("sync_interval" in warning for warning in one["warnings"]), one["warnings"]
+    assert lost["lost, 2m"] > 100
+    assert lost["lost, always"] == 0
+    # What a process has written outlives it, synced or not.
+    assert lost["killed, 2m"] == 0
+    assert lab.processes() == []
+
+
+@pytest.mark.machine
+def test_three_servers_are_tried_in_a_folder(lab: Lab) -> None:
+    tried = lab.run("kit", "try", "nats", "--nodes", "3", "--json", "--seconds", "2")
+    assert tried.returncode == 0, tried.stderr
+    figures = json.loads(tried.stdout)
+    assert figures["operations"] > 0
+    assert figures["counters"]["messages"] >= figures["operations"]
+    assert figures["p99_ms"] >= figures["p50_ms"] > 0
+    assert lab.processes() == []
