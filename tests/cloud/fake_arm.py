@@ -360,6 +360,9 @@ class Served:
         content = b""
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                # Its client died within the request, which nobody acts on then.
+                return
             content += message.get("body", b"")
             if not message.get("more_body"):
                 break

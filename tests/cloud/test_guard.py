@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import ssl
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -140,6 +145,27 @@ def test_a_run_makes_one_group_and_removes_it(lab: Lab) -> None:
     assert lab.arm.invalid == []
     lab.nothing_is_left()
     assert [call.split()[0] for call in lab.arm.calls if " GET" not in call].count("DELETE") == 1
+
+
+def test_the_fake_acts_on_no_request_whose_client_died_within_it(lab: Lab) -> None:
+    """A killed `disklab` leaves half a request; the fake is to be as deaf to it as Azure is."""
+    host, _, port = lab.arm.endpoint.removeprefix("https://").partition(":")
+    trusting = ssl.create_default_context(cafile=str(lab.server.ca))
+    head = f"PUT /subscriptions/{SUBSCRIPTION} HTTP/1.1\r\nHost: {host}\r\n"
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        trusting.wrap_socket(plain, server_hostname=host) as client,
+    ):
+        client.sendall(f"{head}Content-Length: 100\r\n\r\n".encode())
+        # Until the fake waits for the body.
+        time.sleep(0.5)
+    with (
+        pytest.raises(urllib.error.HTTPError, match="401"),
+        urllib.request.urlopen(f"{lab.arm.endpoint}/after", context=trusting, timeout=20),
+    ):
+        pass
+    assert lab.arm.invalid == []
+    assert lab.arm.calls == ["GET /after"]
 
 
 REFUSALS = {"409", "QuotaExceeded", "SkuNotAvailable"}
