@@ -54,6 +54,14 @@ def nest(machine: LocalMachine, busy: PurePosixPath | None = COUNTERS) -> Nest:
     return Nest(machine, "n1/data", Path("/mnt/data/x"), CHANGE, busy)
 
 
+def test_a_first_trial_is_held_against_its_own_two_probes() -> None:
+    """The usual figure of a run lies between them then, no further than half of the way."""
+    canaries = Canaries({"n1/data": [1272.0, 893.0]})
+    (text,) = canaries.doubts("n1/data", (1272.0, 893.0))
+    assert text.startswith("short probes of n1/data beside this trial did 1,272 and 893 IOPS")
+    assert canaries.doubts("n1/data", (1100.0, 1000.0)) == []
+
+
 def test_a_disk_that_rests_is_waited_for() -> None:
     clock = Sleeps()
     machine = Counters([1000, 1400, 1650, 1655])

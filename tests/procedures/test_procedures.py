@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.errors import UserError
-from disklab.procedures.passes import least_operations
+from disklab.procedures.jobs import FULL
+from disklab.procedures.passes import least_operations, shortfall
+from disklab.procedures.record import Series
 from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI
@@ -40,6 +42,19 @@ def test_chance_is_no_shortfall_and_a_queue_is() -> None:
     # 157 of 167 a second in four seconds are 1.6 standard deviations; in a minute they are six.
     assert least_operations(4 * 167) < 4 * 157
     assert least_operations(60 * 167) > 60 * 157
+
+
+def test_operations_that_failed_are_no_queue_that_grows() -> None:
+    series = Series(FULL, elapsed_s=20.0, counts={"read": 3_000}, operations=3_000)
+    assert "the response times grow" in shortfall(series, 300.0, timetable=False)
+    series.unsent = 68
+    series.errors = {"no_connection": 2_932}
+    why = "150 of the 300 operations a second that were offered were done: 2,932 failed, 68"
+    assert shortfall(series, 300.0, timetable=False).startswith(why)
+    series.errors = {"no_connection": 1_000}
+    assert "1,000 failed" in shortfall(series, 300.0, timetable=True)
+    series.operations = 6_000
+    assert not shortfall(series, 300.0, timetable=True)
 
 
 @pytest.fixture(name="_installed")

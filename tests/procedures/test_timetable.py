@@ -406,6 +406,24 @@ def test_the_course_says_how_long_it_took_to_come_back() -> None:
     assert found.failed_operations == 7
 
 
+def test_what_disklab_itself_took_is_left_out_and_told() -> None:
+    """A host that takes 4 s to be taken away holds its start back: the database is not to blame."""
+    ends, rates = course(10, 100, 100, 100, 0, 0, 0, 0, 0, 0, 100, 100, 100)
+    lost = StepTaken(kind="lose", node="n1", at_s=4.0, begun_s=4.0, ended_s=9.0)
+    start = StepTaken(kind="start", node="n1", at_s=5.0, begun_s=9.0, ended_s=10.0)
+    found = recovery_of([lost, start], ends, rates, 0, [(4.5, 9.0)])
+    # Until second 5 it was to be away: only the other 4 are ours.
+    assert (found.held_s, found.whole_s, found.unavailable_s, found.back_s) == (4, 2, 2, 2)
+    # What was to be away for longer anyway was held back by nothing.
+    later = start.model_copy(update={"at_s": 9.0})
+    assert recovery_of([lost, later], ends, rates, 0, [(4.5, 9.0)]).held_s == 0
+    # A move is one step, which has it inside; two that wait for the same time wait once.
+    moved = StepTaken(kind="move", node="n1", at_s=4.0, begun_s=4.0, ended_s=10.0)
+    assert recovery_of([moved], ends, rates, 0, [(4.5, 9.0)]).whole_s == 1.5
+    both = [lost, start, start.model_copy(update={"node": "n2", "begun_s": 9.5})]
+    assert recovery_of(both, ends, rates, 0, [(4.5, 9.0)]).held_s == 4
+
+
 def test_what_never_falls_is_back_at_once_and_what_stays_low_never() -> None:
     ends, rates = course(10, 100, 100, 100, 99, 101, 100)
     assert recovery_of([step("move", 3.0, 4.0)], ends, rates, 0).whole_s == 1

@@ -84,6 +84,15 @@ def test_a_machine_with_room_is_valid() -> None:
     assert found.cpu_ratio == pytest.approx({"client": 0.05, "server": 0.25, "emulator": 0.05})
 
 
+def test_a_machine_that_only_conducts_is_not_judged() -> None:
+    """Where hosts of others make load and data, what this one does besides is its own business."""
+    with Sampler([Told("machine", {"busy_cores": 2.0, "steal_cores": 1.0})], lambda *_: None) as it:
+        it.enter("measure")
+        time.sleep(0.01)
+    found = judge(it, "measure", {}, cpus=CPUS)
+    assert (found.invalid, found.warnings, found.machine_was_full) == ([], [], False)
+
+
 def test_a_client_whose_thread_is_full_was_the_limit() -> None:
     (reason,) = judged(client=0.95).invalid
     assert "the client was the limit: it used 0.95 cores of its one thread" in reason

@@ -93,6 +93,21 @@ def test_a_slow_source_delays_no_other() -> None:
     assert course.count == 2
 
 
+def test_a_phase_that_is_over_before_a_source_has_answered_is_seen() -> None:
+    """On a busy machine a source may begin to be asked when the phase behind it is over."""
+
+    class Late(Steady):
+        def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
+            time.sleep(0.2)
+            yield from super().sample(elapsed_s, slow)
+
+    with Sampler([Late()], lambda *_: None) as sampler:
+        time.sleep(0.05)
+        sampler.enter("measure")
+        time.sleep(0.01)
+    assert sampler.mean("measure", "steady", "per_s") is not None
+
+
 def test_a_failure_is_told_at_once_and_kept() -> None:
     told: list[DisklabError] = []
     with Sampler([Dying(), Steady()], lambda *_: None, told.append) as sampler:

@@ -443,7 +443,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     if not fits:
         found.refused["the data do not fit, with room for growth and compaction"] += 1
         return
-    if spec.before.credits_ratio == 0 and has_credits(made):
+    if spec.before.credits_ratio == 0 and made.has_credits:
         host = without_credits(made)
         made = replace(made, host=host, volume=host.volumes[0])
     strength = strength_of(made, seconds_of(spec), vm)
@@ -490,12 +490,6 @@ def too_weak(
 def _wanted(question: Question) -> float:
     """Return the rate below which a limit rules an option out."""
     return question.rate_per_s * SLACK
-
-
-def has_credits(made: Resolution) -> bool:
-    """Return whether a limit has burst credits."""
-    limits = (*made.host.cached, *made.host.uncached, *made.volume.disks[0].limits)
-    return any(one.burst is not None and one.burst.credits is not None for one in limits)
 
 
 def without_credits(made: Resolution) -> Any:

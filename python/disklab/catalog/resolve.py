@@ -113,6 +113,12 @@ class Resolution:
     vm: VmEntry | None
     warnings: tuple[str, ...]
 
+    @property
+    def has_credits(self) -> bool:
+        """Whether a limit has burst credits."""
+        limits = (*self.host.cached, *self.host.uncached, *self.volume.disks[0].limits)
+        return any(one.burst is not None and one.burst.credits is not None for one in limits)
+
 
 @dataclass(frozen=True)
 class _Asked:

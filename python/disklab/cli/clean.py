@@ -32,6 +32,12 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
             "--cloud", help="Only what runs left in a cloud; with --all also what was to be kept."
         ),
     ] = False,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            help="Only give up what measurements left on this host, which is gone for good."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Remove every mount, device and process of ours that a crash left. Data stay.
@@ -47,6 +53,12 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
         with waits_shown(notes()):
             clean_clouds(everything=everything, dry_run=dry_run, quiet=json)
+        return
+    if forget is not None:
+        from disklab.measurement.preparation import give_up  # noqa: PLC0415
+
+        for line in give_up(forget, dry_run=dry_run):
+            (notes() if json else console()).print(line, markup=False)
         return
     measured = [] if host is not None else clean_measurements(dry_run=dry_run, quiet=json)
     if host is None:
@@ -64,7 +76,9 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     else:
         _show(removed, kept, dry_run=dry_run, quiet=bool(measured))
     if not all(one.done for one in removed) or not all(fine for _, fine in measured):
-        raise MachineError("something is left; see above, and run `disklab clean` again later")
+        gone = "; --forget HOST gives up a host that is gone for good" if measured else ""
+        again = "see above, and run `disklab clean` again later"
+        raise MachineError(f"something is left; {again}{gone}")
 
 
 def _show(removed: list[Removed], kept: Kept, *, dry_run: bool, quiet: bool) -> None:

@@ -104,12 +104,17 @@ class Canaries:
             return []
         usual = median(self._seen[spot])
         worst = max(figures, key=lambda iops: abs(iops / usual - 1))
-        if abs(worst / usual - 1) <= NOISY_RATIO:
-            return []
-        return [
-            f"a short probe of {spot} beside this trial did {worst:,.0f} IOPS where {usual:,.0f} "
-            "are usual in this run: a neighbour was noisy, or the disk's credits ran out"
-        ]
+        why = "a neighbour was noisy, or the disk's credits ran out"
+        if abs(worst / usual - 1) > NOISY_RATIO:
+            return [
+                f"a short probe of {spot} beside this trial did {worst:,.0f} IOPS where "
+                f"{usual:,.0f} are usual in this run: {why}"
+            ]
+        # The median of a run's first trial lies between its own two.
+        if min(figures) / max(figures) < 1 - NOISY_RATIO:
+            told = " and ".join(f"{iops:,.0f}" for iops in figures)
+            return [f"short probes of {spot} beside this trial did {told} IOPS: {why}"]
+        return []
 
 
 @dataclass(frozen=True)

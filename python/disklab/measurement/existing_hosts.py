@@ -57,7 +57,10 @@ class HostCounters:
         """By volume: the file of its disk's counters. A folder on no disk has none."""
         for volume, folder in folders.items():
             with suppress(MachineError):
-                self.disks[volume] = str(queue_of(machine, str(folder)).parent / "stat")
+                file = str(queue_of(machine, str(folder)).parent / "stat")
+                # What two folders of one disk do is that disk's once.
+                if file not in self.disks.values():
+                    self.disks[volume] = file
         files = [*WholeMachine.FILES, NETWORK, *self.disks.values()]
         self.newest: Counters = machine.counters([PurePosixPath(file) for file in files])
 

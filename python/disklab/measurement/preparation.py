@@ -394,9 +394,11 @@ def create(wanted: Wanted, plans: list[HostPlan], out: Path, run_id: str | None 
         environment={"hosts": {plan.name: plan.facts for plan in plans}},
         versions={"disklab": version("disklab")},
         prices=pricing.prices(catalog, trials),
-        notes=[_how_ordered(wanted)],
+        notes=[_how_ordered(wanted), *settings.not_brought_about(trials)],
     ).model_copy(update={"measure": TypeAdapter(Options).dump_python(options, mode="json")})
     planned = [planned_record(trial) for trial in trials]
+    for one in planned:
+        one.spec["before"].pop("credits_ratio")
     text, beside = experiment.document.text, {HOSTS: wanted.hosts.document.text}
     return Run.create(out, info, experiment_text=text, planned=planned, beside=beside)
 
@@ -432,6 +434,7 @@ def in_words(wanted: Wanted, plans: list[HostPlan]) -> Iterator[str]:
         f"{len(wanted.turns)} measurements, about {max(1, round(seconds / 60))} min"
         + (f"; {refused} trials cannot be measured here" if refused else "")
     )
+    yield from settings.not_brought_about(wanted.placed.trials)
     access = access_of(wanted)
     if access is not None:
         points = ", ".join(access.endpoint.addresses)
@@ -469,6 +472,44 @@ def clean_left(*, dry_run: bool = False) -> Iterator[Done]:
     """
     for folder in remembered():
         yield from _clean_folder(folder, dry_run=dry_run)
+
+
+def give_up(host: str, *, dry_run: bool = False) -> Iterator[str]:
+    """Forget what is to be undone on a host that is gone for good; yield it, line by line.
+
+    `host`: its name in the hosts file, or its address. Raises UserError where nothing is left on
+    such a host, or where a name is that of several.
+    """
+    left = list(_left_by_run())
+    addresses = {address for _, change, address in left if change.host == host}
+    if len(addresses) > 1:
+        several = ", ".join(sorted(addresses))
+        rule = f"the hosts files of several runs have a host of this name: {several}"
+        raise UserError(Problem("--forget", host, rule, "give the address of the one that is gone"))
+    forgotten = [one for one in left if host in (one[1].host, one[2])]
+    if not forgotten:
+        names = ", ".join(sorted({f"{change.host} ({address})" for _, change, address in left}))
+        rule = f"no run has left anything on such a host (left: {names or 'nothing'})"
+        raise UserError(Problem("--forget", host, rule, "give the name as the hosts file has it"))
+    for folder in dict.fromkeys(folder for folder, *_ in forgotten):
+        with durable.sole_writer(folder):
+            journal = Journal.of(folder)
+            for change in (change for where, change, _ in forgotten if where == folder):
+                if not dry_run:
+                    journal.undo_by(change, lambda: None)
+                verb = "would give up" if dry_run else "gave up"
+                yield f"{verb} {undoing(change)}, of the run {folder.name}: it stays as it is"
+            journal.done()
+
+
+def _left_by_run() -> Iterator[tuple[Path, Change, str]]:
+    """Yield what is to be undone: the run's folder, the change, and its host's address."""
+    for folder in remembered():
+        if folder.is_dir():
+            hosts = hosts_file.load(Inside(folder, HOSTS)).file.hosts
+            for change in Journal.of(folder).left():
+                given = hosts.get(change.host)
+                yield folder, change, (given.address if given else None) or "this machine"
 
 
 def _clean_folder(folder: Path, *, dry_run: bool) -> Iterator[Done]:

@@ -15,6 +15,7 @@ from disklab.machines.protocol import Command, Machine
 from disklab.measurement.hosts_file import Host, Hosts, Volume
 from disklab.measurement.journal import Journal, setting
 from disklab.spec import ClusterTrial, Experiment, Refusal, Trial, TrialSpec
+from disklab.spec.feasible import resolve_volumes
 
 # Which host measures which trial, and which trials the site cannot have.
 #
@@ -72,6 +73,21 @@ def place_trials(experiment: Experiment, trials: Sequence[Trial], hosts: Hosts) 
         for trial in trials
     ]
     return Placed(told, {index: where for index, where in spots.items() if index not in refused})
+
+
+def not_brought_about(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield what trials ask of their disks before a measurement that no host can be asked for."""
+    asked: dict[str, None] = {}
+    for trial in trials:
+        spec = trial.spec
+        written = "credits_ratio" in spec.before.model_fields_set and trial.refused is None
+        if written and any(one.has_credits for one in resolve_volumes(spec).values()):
+            asked[f"{spec.before.credits_ratio:.0%}"] = None
+    for share in asked:
+        yield (
+            f"before.credits: {share} is not brought about: the burst credits of real disks and "
+            "VMs are what their load until now has left; a load or a rest beforehand changes them"
+        )
 
 
 def volume_of(hosts: Hosts, spot: Spot) -> Volume:

@@ -62,6 +62,9 @@ Change = Callable[[Job], Job]
 
 MATTERS = 0.02
 """Rates closer than that are one rate."""
+LONGEST_SPENDING_S = 30 * 86_400.0
+"""A bucket that a load takes longer to empty decides nothing: no load is the same for a month, and
+in its quiet hours the bucket fills again."""
 LATER = 1.1
 """So many times the 99th percentile are worth a word where the rate stays."""
 
@@ -91,7 +94,8 @@ def spending(trial: Trial, answer: Answer) -> Spending | None:
         for bucket in answer["credits"]
         if bucket.get("lasts_s") is not None
     ]
-    return min(found, key=lambda bucket: bucket.lasts_s, default=None)
+    first = min(found, key=lambda bucket: bucket.lasts_s, default=None)
+    return None if first is None or first.lasts_s > LONGEST_SPENDING_S else first
 
 
 def without_credits(job: Job) -> Job:

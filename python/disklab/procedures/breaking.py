@@ -86,6 +86,8 @@ class Breaker:
     """Hosts that were lost: their links are dead until the next one takes their place."""
     _cut: set[tuple[str, ...]] = field(default_factory=set)
     """Links that an event has cut, by their ends."""
+    own: list[tuple[float, float]] = field(default_factory=list)
+    """When disklab took hosts and disks away, by the monotonic clock: no time of the database's."""
 
     def place(self, name: str) -> str:
         """Return where a node of the file is by now."""
@@ -182,9 +184,10 @@ class Breaker:
                 network.change_link(name, cut=True)
         for name in names:
             database.kill_node(name)
-        for name in names:
-            with self._out_of_its_host(name):
-                self.ground.nodes[name].lose()
+        with self._ours():
+            for name in names:
+                with self._out_of_its_host(name):
+                    self.ground.nodes[name].lose()
 
     def _move(self, event: TimedEvent, name: str) -> None:
         database, host = self.ground.database, event.host
@@ -192,7 +195,7 @@ class Breaker:
         vm = vm or self.ground.cluster.vm
         assert isinstance(database, Movable), "the spec refuses what others cannot do"
         database.leave_disks(name)
-        with self._out_of_its_host(name):
+        with self._ours(), self._out_of_its_host(name):
             self.ground.nodes[name].move(vm, caching)
         self._switch_on(name)
         database.start_on_moved_disks(name, self.ground.memory_of(vm))
@@ -205,6 +208,12 @@ class Breaker:
         self._off.remove(name)
         if (name,) not in self._cut:
             network.change_link(name, cut=False)
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        begun = time.monotonic()
+        yield
+        self.own.append((begun, time.monotonic()))
 
     @contextmanager
     def _out_of_its_host(self, name: str) -> Iterator[None]:
@@ -366,8 +375,13 @@ class Conductor:
                     self.give_up(self.error)
                 return
 
-    def _time_s(self) -> float:
-        return round((time.monotonic() - self._started) / self.time_dilation, 3)
+    def own_s(self) -> list[tuple[float, float]]:
+        """Return when disklab took hosts and disks away, in times as those of the steps."""
+        return [(self._time_s(begun), self._time_s(ended)) for begun, ended in self._breaker.own]
+
+    def _time_s(self, moment: float | None = None) -> float:
+        now = time.monotonic() if moment is None else moment
+        return round((now - self._started) / self.time_dilation, 3)
 
     def _take(self, event: TimedEvent, newcomer: str | None) -> None:
         begun_s, begun_unix = self._time_s(), time.time()

@@ -14,7 +14,7 @@ from disklab.databases import record_of
 from disklab.engine.load import TpccOutcome
 from disklab.errors import DisklabError, MachineError, UserError
 from disklab.procedures import burst, jobs
-from disklab.procedures.record import MEASURED, Account, Notes, Series
+from disklab.procedures.record import MEASURED, Notes, Series
 from disklab.procedures.turn import Turn
 from disklab.results import (
     Bottleneck,
@@ -220,7 +220,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
             ),
             "rules": _rules(turn, notes, judged),
             "credits_gone": spent,
-            **_disks(account, series.elapsed_s),
+            **_disks(turn, notes, series.elapsed_s),
             "errors": errors_of(series),
             "recovery": notes.recovery,
             "started": started,
@@ -228,8 +228,10 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
             "phases": list(notes.phases),
         }
     )
-    extra: dict[str, Any] = {"passes": series.passes, "disk_read_bytes": account.read_bytes}
-    extra |= {"disk_read_ios": account.read_ios, "disk_write_bytes": account.write_bytes}
+    extra: dict[str, Any] = {"passes": series.passes}
+    if account.views:
+        extra |= {"disk_read_ios": account.read_ios, "disk_read_bytes": account.read_bytes}
+        extra["disk_write_bytes"] = account.write_bytes
     extra |= benchmark_figures(series)
     if notes.steps:
         extra["steps"] = notes.steps
@@ -247,12 +249,44 @@ def _rules(turn: Turn, notes: Notes, judged: Judgement) -> list[RuleFinding]:
     return [one.model_copy(update={"doubt": doubt}) for one in found]
 
 
-def _disks(account: Account, elapsed_s: float) -> dict[str, float]:
-    """Return what the disks of the busiest node did, a second of load."""
-    ios, bytes_ = account.busiest()
-    if not elapsed_s:
-        return {}
-    return {"disk_iops": ios / elapsed_s, "disk_mb_per_s": bytes_ / 1e6 / elapsed_s}
+def _disks(turn: Turn, notes: Notes, elapsed_s: float) -> dict[str, float]:
+    """Return what the disks of the busiest node did, a second of load; nothing: nobody looked.
+
+    Disks that are not emulated are seen by their hosts' own counters, of the same phase.
+    """
+    counted = notes.account.busiest()
+    if counted is not None and elapsed_s:
+        ios, bytes_ = (each / elapsed_s for each in counted)
+    else:
+        each_node = [node for number in _nodes(turn) if (node := _of_node(turn, notes, number))]
+        if not each_node:
+            return {}
+        ios, bytes_ = max(each_node)
+    return {"disk_iops": ios, "disk_mb_per_s": bytes_ / 1e6}
+
+
+def _of_node(turn: Turn, notes: Notes, number: int) -> tuple[float, float] | None:
+    """Return I/Os and bytes a second of a node's disks by its kernel; None: it was not seen."""
+    means = {
+        metric: [
+            mean
+            for volume in turn.on_cluster.cluster.volumes
+            if (mean := _mean(notes, f"disk {volume}{node_suffix(number)}", metric)) is not None
+        ]
+        for metric in ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
+    }
+    if not all(means.values()):
+        return None
+    reads, writes, read_bytes, written = map(sum, means.values())
+    return reads + writes, read_bytes + written
+
+
+def _nodes(turn: Turn) -> range:
+    return range(1, int(turn.trial.share.nodes.here) + 1)
+
+
+def _mean(notes: Notes, source: str, metric: str) -> float | None:
+    return None if notes.sampler is None else notes.sampler.mean(MEASURED, source, metric)
 
 
 def explained(error: DisklabError, logged: Sequence[str]) -> DisklabError:
@@ -414,12 +448,12 @@ def _time_in_ios(turn: Turn, notes: Notes) -> dict[str, float]:
     if not under_way or notes.sampler is None or turn.spec.cluster is None:
         return {}
     found: dict[str, float] = {}
-    for number in range(1, int(turn.trial.share.nodes.here) + 1):
+    for number in _nodes(turn):
         for volume in turn.spec.cluster.volumes:
             source = f"disk {volume}{node_suffix(number)}"
-            queue = notes.sampler.course(MEASURED, source, "queue")
+            queue = _mean(notes, source, "queue")
             if queue is not None:
-                found[volume] = found.get(volume, 0.0) + queue.mean / under_way
+                found[volume] = found.get(volume, 0.0) + queue / under_way
     return found
 
 

@@ -175,6 +175,10 @@ def _series(turn: Turn, stop: Stop, *, again: bool) -> Series:
     return Series(turn.effort, again=again, timed=timed, headline=turn.workload().headline)
 
 
+LEAST_HELD_S = 0.5
+"""Times of faults are told in whole seconds."""
+
+
 def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> LoadDone:
     """Run the load once and add it to the series."""
     workload = turn.workload()
@@ -197,7 +201,15 @@ def _pass(turn: Turn, bed: Bed, notes: Notes, series: Series, asked: Asked) -> L
         done = bed.run(workload, begin, course, conductor)
         series.add(done)
         failed = sum(done.errors.values())
-        notes.recovery = recovery_of(conductor.taken, notes.ends_s, series.rates, failed)
+        own_s = conductor.own_s()
+        found = recovery_of(conductor.taken, notes.ends_s, series.rates, failed, own_s)
+        notes.recovery = found
+        if found.held_s >= LEAST_HELD_S:
+            notes.warn(
+                f"disklab took {sum(end - begin for begin, end in own_s):.1f} s to take hosts away "
+                f"(unmount, failure, mount), which held the steps after it back by "
+                f"{found.held_s:.1f} s: times of the faults are without these, rates are not"
+            )
         return done
 
 
@@ -226,12 +238,24 @@ def fixed_rate(turn: Turn, bed: Bed, notes: Notes) -> Series:
     rate_per_s = only(Fixed, turn.spec.procedure.chosen).rate_per_s
     warm_up(turn, bed, notes)
     series = measure(turn, bed, notes)
-    if series.operations < least_operations(rate_per_s * series.elapsed_s):
-        notes.warn(
-            f"{series.ops_per_s:.0f} of the {rate_per_s:.0f} operations a second that were "
-            "offered were done: the response times grow with the length of the run"
-        )
+    if text := shortfall(series, rate_per_s, timetable=bool(turn.spec.events)):
+        notes.warn(text)
     return series
+
+
+def shortfall(series: Series, rate_per_s: float, *, timetable: bool) -> str:
+    """Return that an offered rate was not done, and why; empty: it was."""
+    least, failed = least_operations(rate_per_s * series.elapsed_s), sum(series.errors.values())
+    if series.operations >= least:
+        return ""
+    why = "the response times grow with the length of the run"
+    if timetable or series.operations + failed >= least:
+        # Those that a server was away for are no queue that grows.
+        why = f"{failed:,} failed, {series.unsent:,} were not sent"
+    return (
+        f"{series.ops_per_s:.0f} of the {rate_per_s:.0f} operations a second that were "
+        f"offered were done: {why}"
+    )
 
 
 def least_operations(offered: float) -> float:

@@ -250,10 +250,10 @@ class Account:
         ]
         return sorted(found, key=lambda one: -one.delayed_ms)
 
-    def busiest(self) -> tuple[int, int]:
-        """Return I/Os and bytes of the host whose disks did the most."""
+    def busiest(self) -> tuple[int, int] | None:
+        """Return I/Os and bytes of the host whose disks did the most; None: none was counted."""
         if not self.ios_by_host:
-            return 0, 0
+            return None
         host = max(self.ios_by_host, key=lambda one: self.ios_by_host[one])
         return self.ios_by_host[host], self.bytes_by_host[host]
 

@@ -198,7 +198,7 @@ def together(found: list[Recovery]) -> Recovery:
         values = [getattr(one, name) for one in found if getattr(one, name) is not None]
         return max(values, default=None)
 
-    times = ("ops_per_s_before", "lowest_ops_per_s", "unavailable_s", "back_s", "whole_s")
+    times = ("ops_per_s_before", "lowest_ops_per_s", "held_s", "unavailable_s", "back_s", "whole_s")
     counts = (
         "failed_operations",
         "rows_checked",

@@ -12,7 +12,6 @@ from disklab.report.cells import Rates, median
 from disklab.report.pair import Comparison, Kind, Matched, pairs_of, settings_apart
 from disklab.report.reasons import limit_in_words, why
 from disklab.report.verdict import EQUIVALENCE, Outcome, Quantity
-from disklab.results import bands
 from disklab.results.bands import off_by
 
 MOST_NAMED = 3
@@ -83,11 +82,12 @@ def errors(comparison: Comparison) -> list[Finding]:
         shared = [one for one in counted if quantity in one.judgements]
         ratios = [one.judgements[quantity].ratio for one in shared]
         if ratios:
-            worst = max(shared, key=lambda one: off_by(one.judgements[quantity].ratio))
-            middle = bands.told(bands.middle(ratios))
+            nearest_first = sorted(ratios, key=off_by)
+            middle = apart(nearest_first[(len(ratios) - 1) // 2])
             text = f"{NAMED[quantity]} differ by {middle} in the median"
             if len(ratios) > 1:
-                text += f", by {bands.told(bands.largest(ratios))} at most"
+                worst = max(shared, key=lambda one: off_by(one.judgements[quantity].ratio))
+                text += f", by {apart(nearest_first[-1])} at most"
                 text += f" ({comparison.second.matrix.phrase(worst.cells[1].factors)})"
             told.append(text)
     pairs, agree = ordering(counted, comparison.rates)
@@ -102,6 +102,11 @@ def errors(comparison: Comparison) -> list[Finding]:
     rest += unlike(comparison)
     rest += equal_for_another_reason(comparison)
     return [replace(said(text), reason=". ".join(rest))]
+
+
+def apart(ratio: float) -> str:
+    """Return how far a figure is from another, as the table beside it says, without the sign."""
+    return wording.change_range(ratio, ratio).lstrip(f"+{wording.MINUS}")
 
 
 def kind_of(reason: str) -> str:

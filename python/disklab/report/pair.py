@@ -275,9 +275,18 @@ def settings_apart(comparison: Comparison) -> list[str]:
         old, new = (leaves(each.get(c.trial, {})) for each, c in zip(specs, one.cells, strict=True))
         if old and new:
             for path in [*old, *(path for path in new if path not in old)]:
-                if old.get(path) != new.get(path):
+                if old.get(path) != new.get(path) and matters(path, old, new):
                     found[f"{path} {told(old.get(path))} against {told(new.get(path))}"] = None
     return list(found)
+
+
+def matters(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether a setting that differs is one: caches that nobody uses are none."""
+    if path == "before.host_cache":
+        pairs = (*old.items(), *new.items())
+        return any(name.endswith(".caching") and value != "None" for name, value in pairs)
+    # Where real hosts are measured, burst credits are what they are: the run says so.
+    return path != "before.credits_ratio" or (path in old and path in new)
 
 
 def leaves(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:

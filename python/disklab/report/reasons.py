@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from disklab.report import wording
 from disklab.report.cells import Cell, Matrix, median
-from disklab.report.wording import percent, rate, significant
+from disklab.report.wording import percent, rate, significant, span
 from disklab.results import RuleFinding, TrialResult
 from disklab.results.records import CEILING, OF_ANOTHER_NODE, STRETCHES
-from disklab.results.required import carried_ratio, is_overloaded
+from disklab.results.required import carried_ratio, is_overloaded, told_apart
 
 # Whether the disks are good enough by the rules that a database's makers publish.
 
@@ -38,7 +38,8 @@ class Ruled:
     def figure(self) -> str:
         """The median of the repeats: `3.1 ms`, or `11 ms; from 8 to 16 ms` where it is coarse."""
         doubts = ", ".join(dict.fromkeys(one.doubt for one in self.found if one.doubt))
-        shown = wording.two_digits(median([one.found_ms for one in self.found]) or 0.0)
+        below_ms = self.found[0].below_ms
+        shown = told_apart(median([one.found_ms for one in self.found]) or 0.0, below_ms, digits=2)
         if self.kept is None and doubts:
             return f"{shown} ms; {doubts}"
         ranges = [one.within_ms for one in self.found if one.within_ms is not None]
@@ -145,7 +146,7 @@ class Why:
     utilisation: float | None
     hit_ratio: float | None
     credits_left: float | None
-    """Lowest of its volumes, share of the capacity."""
+    """Lowest of the limits that it explains, share of the capacity; see `credits_left`."""
     client_cpu: float | None
     emulator_late: float | None
     delayed_share: float | None
@@ -239,7 +240,7 @@ def credits_gone(results: Sequence[TrialResult]) -> str:
     for result in results:
         for one in result.credits_gone[:1]:
             return (
-                f"burst credits last {one.at_s:g} s: {rate(one.ops_per_s_before)} ops/s before, "
+                f"burst credits last {span(one.at_s)}: {rate(one.ops_per_s_before)} ops/s before, "
                 f"{rate(one.ops_per_s_after)} after"
             )
     return ""
@@ -253,11 +254,22 @@ def over(
 
 
 def credits_left(result: TrialResult) -> float | None:
-    """Return the lowest share of credits left at the end; None without credits."""
+    """Return the lowest share of credits left at the end; None where they explain nothing.
+
+    They do where the load spent some, or where it was held by a limit that had none to begin with:
+    a bucket that fills again beside a load which asks for little is no reason.
+    """
+    bound_by = result.bottleneck.resource if result.bottleneck else None
     shares = [
         limit.credits_left / limit.credits_capacity
         for limit in result.telemetry.limits
-        if limit.credits_left is not None and limit.credits_capacity
+        if limit.credits_left is not None
+        and limit.credits_capacity
+        and (
+            f"{limit.volume} {limit.limit}".strip() == bound_by
+            or limit.credits_start is None
+            or limit.credits_left < limit.credits_start
+        )
     ]
     return min(shares, default=None)
 

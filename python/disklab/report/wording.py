@@ -184,8 +184,10 @@ def basis(judgement: Judgement) -> str:
     if interval is None and judgement.predicted:
         return "one simulated run; `disklab predict --bands` says how sure that is"
     if interval is None:
-        measured = "one short measurement, without repeats"
-        return measured if judgement.measured else "as published, without repeats"
+        if not judgement.measured:
+            return "as published, without repeats"
+        few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
+        return f"{few}, too short for an interval"
     if interval.basis is Basis.SECONDS:
         few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
         return f"from the seconds of {few}; how much repeats differ is not in it"
@@ -233,12 +235,17 @@ def money(usd: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration: `60 s`, `12 min`, `10 h`."""
+    """Return a duration: `60 s`, `12 min`, `10.5 h`, `12 days`, `7.3 years`."""
     if seconds is None:
         return ""
     if seconds < 120:
-        return f"{seconds:.0f}{SPACE}s"
-    return f"{seconds / 60:.0f}{SPACE}min" if seconds < 7200 else f"{seconds / 3600:.1f}{SPACE}h"
+        return f"{seconds:.{0 if seconds >= 10 else 1}f}".removesuffix(".0") + f"{SPACE}s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f}{SPACE}min"
+    days = seconds / 86_400
+    if days < 2:
+        return f"{seconds / 3600:.1f}{SPACE}h"
+    return f"{days:,.0f}{SPACE}days" if days < 730 else f"{days / 365:,.1f}{SPACE}years"
 
 
 def capital(text: str) -> str:

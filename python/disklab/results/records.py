@@ -397,6 +397,9 @@ class Recovery(Record):
     """Before the first step; the first second, in which connections are made, is left out."""
     lowest_ops_per_s: Number | None = None
     """Of any three intervals behind it."""
+    held_s: Number = 0.0
+    """How long a step that mends waited for disklab itself, which takes hosts away by an unmount
+    and a mount: no time of the database's, and in none of the times below."""
     unavailable_s: Number = 0.0
     """Seconds behind the first step in which no operation succeeded."""
     back_s: Number | None = None

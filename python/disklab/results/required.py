@@ -326,7 +326,7 @@ def _carried(required: Required, results: Sequence[TrialResult]) -> Iterator[Poi
         wanted *= 1 + required.head_room_ratio
         span = min(found), max(found)
         asked = f"at least {wanted:,.0f}/s"
-        yield Point("rate", _above(wanted, span), asked, _span(span, "/s"))
+        yield Point("rate", _above(wanted, span), asked, _span(span, "/s", wanted))
         return
     if max(found) < wanted * least_ratio(results):
         asked = f"at least {wanted:,.0f}/s"
@@ -350,7 +350,7 @@ def _room(
     room = (min(1 / one - 1 for one in used), max(1 / one - 1 for one in used))
     percent = (room[0] * 100, room[1] * 100)
     outcome = _above(wanted_ratio, room)
-    found_text = f"{_span(percent, ' %')} by its fullest limit"
+    found_text = f"{_span(percent, ' %', wanted_ratio * 100)} by its fullest limit"
     miss = (1 + wanted_ratio) / (1 + room[0])
     yield Point("head-room", outcome, asked, found_text, miss)
 
@@ -380,9 +380,9 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
             yield Point(what, Outcome.CANNOT_TELL, asked, "not measured")
             continue
         span = min(found), max(found)
-        shown = _span(span, " ms")
+        shown = _span(span, " ms", bound)
         if _at_cliff(results, name):
-            shown = f"from {_span((span[0], span[0]), ' ms')}, at a cliff"
+            shown = f"from {_span((span[0], span[0]), ' ms', bound)}, at a cliff"
         yield Point(what, _below(bound, span), asked, shown, _over(span[1], bound))
 
 
@@ -403,7 +403,7 @@ def _stored(required: Required, results: Sequence[TrialResult]) -> Iterator[Poin
         return
     span = min(shares), max(shares)
     miss = _over(span[1], bound)
-    yield Point("storage p99", _below(bound, span), promise, _span(span, " ms"), miss)
+    yield Point("storage p99", _below(bound, span), promise, _span(span, " ms", bound), miss)
 
 
 def _banded(result: TrialResult, figure: str, value: float) -> list[float]:
@@ -440,7 +440,10 @@ def _recovered(required: Required, results: Sequence[TrialResult]) -> Iterator[P
     outcome = Outcome.CANNOT_TELL if least <= bound < most else Outcome.MISSED
     if most <= bound:
         outcome = Outcome.MET
-    shown = in_time(most) if least == most else f"{in_time(least)} to {in_time(most)}"
+    longest = in_time(most)
+    if most > bound and longest == in_time(bound):
+        longest = f"{told_apart(most, bound)} s"
+    shown = longest if least == most else f"{in_time(least)} to {longest}"
     yield Point("recovery", outcome, asked, shown, _over(most, bound))
 
 
@@ -494,7 +497,21 @@ def _above(bound: float, span: tuple[float, float]) -> Outcome:
     return Outcome.MISSED if span[1] < bound else Outcome.CANNOT_TELL
 
 
-def _span(span: tuple[float, float], unit: str) -> str:
-    """Return a figure, or its range, with three digits."""
-    low, high = (f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in span)
+def _span(span: tuple[float, float], unit: str, bound: float) -> str:
+    """Return a figure, or its range, as far as it tells which side of its bound that is."""
+    low, high = (told_apart(one, bound) for one in span)
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+
+
+MOST_DIGITS = 9
+
+
+def told_apart(value: float, bound: float, digits: int = 3) -> str:
+    """Return a figure rounded to `digits`, or to as many as put it on its side of a bound."""
+    text = ""
+    for count in range(max(digits, len(f"{value:.0f}")), MOST_DIGITS + 1):
+        text = f"{value:,.{count}g}"
+        rounded = float(text.replace(",", ""))
+        if (rounded > bound, rounded < bound) == (value > bound, value < bound):
+            break
+    return text

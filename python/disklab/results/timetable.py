@@ -14,6 +14,10 @@ strays by more than that."""
 BACK_INTERVALS = 3
 WHOLE_AFTER = ("start", "restart", "replace", "add", "decommission", "migrate", "move", "repair")
 """Steps that end when a node has all its data, or the others have those of one that left."""
+MENDING = (*WHOLE_AFTER, "promote", "mend", "join")
+"""Steps that end an outage, which lasts longer where they begin late."""
+Span = tuple[float, float]
+"""From when to when, in seconds of the described system."""
 FULL_MACHINE_RATIO = 0.95
 """A machine with less than 5 % idle has no core free when something becomes ready."""
 MOST_DEVIATIONS = 3.0
@@ -21,11 +25,17 @@ MOST_DEVIATIONS = 3.0
 
 
 def recovery_of(
-    steps: Sequence[StepTaken], ends_s: Sequence[float], rates: Sequence[float], failed: int
+    steps: Sequence[StepTaken],
+    ends_s: Sequence[float],
+    rates: Sequence[float],
+    failed: int,
+    own_s: Sequence[Span] = (),
 ) -> Recovery:
     """Return what is seen in the course of a pass: `rates` of the intervals that end at `ends_s`.
 
     Nothing of the course is told where no interval lies before or behind the first step.
+    `own_s`: when disklab itself took hosts away. As far as a step that mends waited for that, it is
+    left out of all times.
     """
     if not steps or not rates:
         return Recovery(steps=list(steps), failed_operations=failed)
@@ -34,10 +44,13 @@ def recovery_of(
     before = [rate for begin, end, rate in course[1:] if end <= first_s]
     behind = [one for one in course if one[0] >= first_s]
     mended = [step.ended_s for step in steps if step.kind in WHOLE_AFTER]
+    held = _held(steps, own_s)
+    whole_s = max(mended) - first_s - within(held, first_s, max(mended)) if mended else None
     found = Recovery(
         steps=list(steps),
         failed_operations=failed,
-        whole_s=round(max(mended) - first_s, 3) if mended else None,
+        held_s=round(within(held, first_s, math.inf), 3),
+        whole_s=None if whole_s is None else round(whole_s, 3),
     )
     if not before or not behind:
         return found
@@ -46,10 +59,48 @@ def recovery_of(
         update={
             "ops_per_s_before": usual,
             "lowest_ops_per_s": _lowest(behind),
-            "unavailable_s": round(sum(end - begin for begin, end, rate in behind if not rate), 3),
-            "back_s": _back_s(behind, first_s, usual),
+            "unavailable_s": round(
+                sum(
+                    end - begin - within(held, begin, end)
+                    for begin, end, rate in behind
+                    if not rate
+                ),
+                3,
+            ),
+            "back_s": None
+            if (back_s := _back_s(behind, first_s, usual)) is None
+            else round(back_s - within(held, first_s, first_s + back_s), 3),
         }
     )
+
+
+def _held(steps: Sequence[StepTaken], own_s: Sequence[Span]) -> list[Span]:
+    """Return when a step that mends was due, or under way, and disklab at work itself.
+
+    The spans of `own_s` follow each other, so what is cut from them overlaps nowhere once
+    neighbours are joined.
+    """
+    cut = [
+        (
+            max(begin, step.at_s),
+            min(end, step.ended_s if step.kind in WHOLE_AFTER else step.begun_s),
+        )
+        for step in steps
+        if step.kind in MENDING
+        for begin, end in own_s
+    ]
+    held: list[Span] = []
+    for begin, end in sorted(span for span in cut if span[0] < span[1]):
+        if held and begin <= held[-1][1]:
+            held[-1] = held[-1][0], max(end, held[-1][1])
+        else:
+            held.append((begin, end))
+    return held
+
+
+def within(spans: Sequence[Span], begin: float, end: float) -> float:
+    """Return how much of the time from `begin` to `end` lies in spans."""
+    return sum(max(0.0, min(end, to) - max(begin, since)) for since, to in spans)
 
 
 def _lowest(behind: Sequence[tuple[float, float, float]]) -> float:

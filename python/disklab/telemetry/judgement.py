@@ -168,7 +168,8 @@ class Sampler:
             with self._changed:
                 while not self._ended and self._phase is phase and time.monotonic() < due:
                     self._changed.wait(due - time.monotonic())
-                ended = self._ended
+                # A phase that began and ended while this source was being asked has its row too.
+                ended = self._ended and self._phase is phase
             now = time.monotonic()
             # Counters that were not seen at the interval's start say nothing of it.
             stands = self._ask(source, phase, now - last, keep=stands)
@@ -326,6 +327,9 @@ def _judge_client(made: Judgement, generators: int, cpus: int) -> None:
 
 
 def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> None:
+    if not made.cpu_ratio:
+        # Nothing of the measurement runs here: this machine only conducts it.
+        return
     busy = seen.mean(phase, "machine", "busy_cores")
     steal = seen.mean(phase, "machine", "steal_cores")
     if steal is not None and steal / cpus > MOST_STEAL:
