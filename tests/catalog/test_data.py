@@ -55,7 +55,7 @@ def test_every_fact_has_a_source_and_a_status() -> None:
         for price in one["prices"]:
             assert price["date"], one["name"]
             assert price["region"]
-    assert all(describe_local(name)["notes"] for name in LOCAL_DISKS)
+    assert all(describe_local(CATALOG, name)["notes"] for name in LOCAL_DISKS)
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG.latencies))

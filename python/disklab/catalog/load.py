@@ -33,6 +33,7 @@ from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import HostProfile, Latency, circular
 from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.catalog.suggest import did_you_mean
+from disklab.catalog.weather import ANY, LOCAL, WeatherFacts, merged
 from disklab.errors import Problem, UserError, refuse
 
 # The form of a catalogue file.
@@ -53,6 +54,8 @@ class CatalogueFile(Facts):
     networks: dict[str, NetworkFacts] = Field(default={})
     processors: dict[str, list[Benchmark]] = Field(default={})
     """Benchmarks of processors by VM series; a user's file adds to the package's."""
+    weather: dict[str, WeatherFacts] = Field(default={})
+    """By family of disks, vendor, `local` or `any`; a user's numbers replace the package's."""
 
 
 Location = tuple[int | str, ...]
@@ -105,6 +108,7 @@ class Catalog:
     evidence: dict[str, list[Measurement]] = field(default_factory=dict)
     profiles: dict[str, ProfileFacts] = field(default_factory=dict)
     processors: dict[str, list[Benchmark]] = field(default_factory=dict)
+    weather: dict[str, WeatherFacts] = field(default_factory=dict)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
     bought: dict[Any, Any] = field(default_factory=dict)
@@ -159,6 +163,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
         {kind: list(rows) for kind, rows in base.evidence.items()},
         dict(base.profiles),
         {series: list(rows) for series, rows in base.processors.items()},
+        dict(base.weather),
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
@@ -405,6 +410,8 @@ def _add_evidence(
         catalog.evidence.setdefault(kind, []).extend(rows)
     for series, benchmarks in document.processors.items():
         catalog.processors.setdefault(series, []).extend(benchmarks)
+    for of, weather in document.weather.items():
+        catalog.weather[of] = merged(catalog.weather.get(of), weather)
 
 
 def _vendor_problems(name: str, place: str) -> list[Problem]:
@@ -435,6 +442,7 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
     yield from _dangling_processors(catalog, document)
     yield from _dangling_networks(catalog, document)
     yield from _dangling_prices(catalog, document)
+    yield from _dangling_weather(catalog, document)
 
 
 def _dangling_evidence(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
@@ -480,6 +488,17 @@ def _dangling_prices(catalog: Catalog, document: CatalogueFile) -> Iterator[Dang
             if vm not in catalog.vms:
                 rule = "a price must be that of a VM size of the catalogue"
                 yield ("prices", index, "vms", vm), vm, rule, catalog.vms
+
+
+def _dangling_weather(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
+    vendors = {name.partition("/")[0] for name in (*catalog.families, *catalog.vms)}
+    known = {ANY, LOCAL, *vendors, *catalog.families}
+    for of, weather in document.weather.items():
+        if of not in known:
+            rule = "weather is that of a family of disks, of a vendor, of local disks, or of any"
+            yield ("weather", of), of, rule, known
+        for name, odds in weather.given().items():
+            yield from _unknown_sources(catalog, ("weather", of, name), odds.source)
 
 
 def _dangling_networks(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:

@@ -22,6 +22,7 @@ from disklab.catalog.price_lists import Imported, document, read, whole
 from disklab.catalog.quantity import LOCAL_DISKS, is_expression, parse_disks
 from disklab.catalog.size_lists import read_sizes, read_volumes, sizes_document
 from disklab.catalog.suggest import did_you_mean
+from disklab.catalog.weather import weather_facts
 from disklab.cli.amounts import all_names
 from disklab.cli.output import Json, console, print_json, warn
 from disklab.durable import write_new
@@ -203,7 +204,7 @@ def catalog(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("WORD", repr(word), "nothing in the catalogue has it", way_out))
     if json:
         content = {"disks": [describe_disk(known, disk) for disk in disks]}
-        content["local_disks"] = [describe_local(name) for name in local]
+        content["local_disks"] = [describe_local(known, name) for name in local]
         content["vm_sizes"] = [describe_vm(known, vm) for vm in vms]
         print_json(content)
         return
@@ -249,6 +250,7 @@ def _print_volumes(known: Catalog, path: Path, *, json: bool) -> None:
 def _check(known: Catalog, word: str | None, fact_days: int, *, json: bool) -> None:
     """Print what of these is not to be relied on as it stands."""
     found = doubts(known, *_found(known, word), Date.today(), fact_days)
+    found += _of_weather(known, word)
     if json:
         print_json({"doubts": [asdict(one) for one in found]})
         return
@@ -266,6 +268,15 @@ def _check(known: Catalog, word: str | None, fact_days: int, *, json: bool) -> N
     )
 
 
+def _of_weather(known: Catalog, word: str | None) -> Iterator[Doubt]:
+    """Yield what of the weather nobody publishes, once for each place where it stands."""
+    for of, facts in known.weather.items():
+        for odds in weather_facts(known, facts.given()) if _matches(word, of) else ():
+            if odds["status"] in GUESSED:
+                date, sources = odds["date"] or "", tuple(odds["source"])
+                yield Doubt(f"weather of {of}", odds["fact"], odds["status"], date, sources, 1)
+
+
 def _description(known: Catalog, word: str) -> dict[str, Any] | None:
     """Return everything about the one disk or VM size of this very name, or about these disks."""
     if word in known.disks:
@@ -274,7 +285,7 @@ def _description(known: Catalog, word: str) -> dict[str, Any] | None:
         return describe_vm(known, known.vms[word])
     if is_expression(word):
         return describe_volume(known, parse_disks(word, "WORD"), "WORD")
-    return describe_local(word) if word in LOCAL_DISKS else None
+    return describe_local(known, word) if word in LOCAL_DISKS else None
 
 
 def _matches(word: str | None, *names: str) -> bool:
@@ -317,6 +328,15 @@ def _price(price: dict[str, Any]) -> str:
     return text + (f": {price['note']}" if price["note"] else "")
 
 
+def _weather_table(weather: list[dict[str, Any]]) -> Table:
+    table = Table("weather", "odds", "status", "source", title="\nWeather", title_justify="left")
+    table.box, table.pad_edge = None, False
+    table.columns[1].overflow = table.columns[3].overflow = "fold"
+    for odds in weather:
+        table.add_row(odds["fact"], odds["value"], odds["status"], ", ".join(odds["source"]))
+    return table
+
+
 def _print_description(description: dict[str, Any]) -> None:
     out = console()
     out.print(Text.assemble((description["name"], "bold"), f"  {description['title']}"))
@@ -326,6 +346,8 @@ def _print_description(description: dict[str, Any]) -> None:
         sources = ", ".join(fact["source"])
         table.add_row(fact["fact"], fact["value"], fact["status"], fact["date"] or "", sources)
     out.print(table)
+    if "weather" in description:
+        out.print(_weather_table(description["weather"]))
     if description["prices"]:
         table = Table("price", "region", "date", "source", title="\nPrices", title_justify="left")
         table.box, table.pad_edge = None, False

@@ -110,8 +110,8 @@ def expected(system: System) -> Expected:
     emptied = up * sum(one.per_year for one in system.outages if one.loses_data)
     zones = [1 - (1 - away) ** count for count in system.groups]
     return Expected(
-        MINUTES_PER_YEAR * _at_least(zones, system.fatal),
-        MINUTES_PER_YEAR * _at_least([away] * system.copies, system.fatal),
+        MINUTES_PER_YEAR * at_least(zones, system.fatal),
+        MINUTES_PER_YEAR * at_least([away] * system.copies, system.fatal),
         _losses(system, empty, emptied),
     )
 
@@ -128,7 +128,8 @@ def _counts(shares: list[float]) -> list[float]:
     return found
 
 
-def _at_least(shares: list[float], count: int) -> float:
+def at_least(shares: list[float], count: int) -> float:
+    """Return the probability that so many things, or more, are so, with such shares of the time."""
     return sum(_counts(shares)[count:])
 
 

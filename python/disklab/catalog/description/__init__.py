@@ -24,6 +24,7 @@ from disklab.catalog.processor import REFERENCE, cpu_speed
 from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
 from disklab.catalog.provisioning import Provisioned, Terms, provision
 from disklab.catalog.quantity import DiskExpression, about_time
+from disklab.catalog.weather import LOCAL, weather_facts, weather_of
 from disklab.errors import Problem, UserError
 
 Fact = dict[str, Any]
@@ -38,8 +39,10 @@ LOCAL_TITLES = {
 def describe_disk(catalog: Catalog, disk: DiskEntry) -> Fact:
     """Return all facts about a disk."""
     names = (disk.name, disk.family.title)
+    family = LOCAL if disk.family.medium == "nvme" else disk.family_name
     facts, prices = [*_disk_facts(catalog, disk)], [*_disk_prices(catalog, disk)]
-    return _description(catalog, names, facts, prices, disk.family.notes)
+    described = _description(catalog, names, facts, prices, disk.family.notes)
+    return _with_weather(catalog, described, family, disk.vendor)
 
 
 def describe_vm(catalog: Catalog, vm: VmEntry) -> Fact:
@@ -49,17 +52,19 @@ def describe_vm(catalog: Catalog, vm: VmEntry) -> Fact:
     return _description(catalog, names, facts, prices, vm.series.notes)
 
 
-def describe_local(name: str) -> Fact:
+def describe_local(catalog: Catalog, name: str) -> Fact:
     """Return what there is to say about a disk that a VM brings along."""
     note = "size, limits and latency are those of the VM: `disklab catalog VM` shows them"
-    return {
-        "name": name,
-        "title": LOCAL_TITLES[name],
-        "facts": [],
-        "prices": [],
-        "notes": [note],
-        "sources": {},
-    }
+    described = _description(catalog, (name, LOCAL_TITLES[name]), [], [], [note])
+    return _with_weather(catalog, described, LOCAL, "")
+
+
+def _with_weather(catalog: Catalog, described: Fact, of: str, vendor: str) -> Fact:
+    """Return a description with the odds of the disk's weather and their sources."""
+    weather = [*weather_facts(catalog, weather_of(catalog, of, vendor).odds)]
+    keys = dict.fromkeys(key for odds in weather for key in odds["source"])
+    sources = {key: catalog.sources[key].model_dump() for key in keys}
+    return described | {"weather": weather, "sources": described["sources"] | sources}
 
 
 def _description(

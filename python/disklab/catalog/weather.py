@@ -1,0 +1,230 @@
+"""Disk weather: how often a kind of disk and its VM are slow, stall or fail, with sources.
+
+A disk has the numbers of its family, else of its vendor, else of any. Disks of the VM (`local`)
+have their own. A user's file replaces single numbers: `weather: {aws/gp3: {slow_ratio: 0.002}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from disklab.catalog.facts import Facts
+
+if TYPE_CHECKING:
+    from disklab.catalog.load import Catalog
+
+WeatherStatus = Literal["promise", "observation", "derived", "assumed", "own"]
+"""A vendor's aim or SLA; seen and published; derived from a source's figures; published by nobody;
+the user's own."""
+
+ANY, LOCAL = "any", "local"
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Odds(Facts):
+    """One number of the weather."""
+
+    value: float = Field(ge=0)
+    low: float | None = Field(default=None, ge=0)
+    high: float | None = Field(default=None, ge=0)
+    """Between which it lies, where that is known or assumed."""
+    status: WeatherStatus = "own"
+    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(default=[])
+    """Keys of `sources`; a user's own number needs none."""
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Odds:
+        if not self.ends[0] <= self.value <= self.ends[1]:
+            raise ValueError("low, value and high must grow")
+        if self.status != "own" and not self.source:
+            raise ValueError("a number that is not your own (status: own) names its source")
+        return self
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Between which it lies; the number itself twice where no more is known."""
+        return (
+            self.value if self.low is None else self.low,
+            self.value if self.high is None else self.high,
+        )
+
+
+def _own(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value} if is_number else value
+
+
+Number = Annotated[Odds | None, BeforeValidator(_own)]
+
+RATIOS = (
+    "slow_ratio",
+    "level_least",
+    "level_most",
+    "blocked_level",
+    "long_stall_ratio",
+    "shared_ratio",
+    "shared_volumes_ratio",
+    "zone_volumes_ratio",
+)
+"""Shares: from 0 to 1."""
+MOST_PER_YEAR = 10_000.0
+"""More than one an hour is no event but how a disk is."""
+LONGEST_RATIO = 0.5
+"""Of the time: a disk that is slow for longer has a wrong promise."""
+
+
+class WeatherFacts(Facts):
+    """The weather of a disk and its VM; absent numbers are those of the vendor, or of any."""
+
+    slow_ratio: Number = None
+    """Share of the time in which a volume delivers less than promised."""
+    slow_min: Number = None
+    """Mean length of such an event."""
+    level_least: Number = None
+    """What is delivered meanwhile, of what is provisioned, lies uniformly from here"""
+    level_most: Number = None
+    """to here."""
+    blocked_level: Number = None
+    """Below this level a volume is in effect blocked."""
+    blocked_ms: Number = None
+    """What an I/O of such a volume takes."""
+    stalls_per_year: Number = None
+    """How often a volume serves nothing."""
+    stall_s: Number = None
+    long_stall_ratio: Number = None
+    long_stall_min: Number = None
+    shared_ratio: Number = None
+    """Of the slow time: what volumes of a zone have together."""
+    shared_volumes_ratio: Number = None
+    """How many of the zone's volumes such an event hits."""
+    zone_events_per_year: Number = None
+    """Large events of a zone's storage."""
+    zone_event_hours: Number = None
+    zone_volumes_ratio: Number = None
+    disk_lost_per_year: Number = None
+    """With its data."""
+    vm_lost_per_year: Number = None
+    vm_restarts_per_year: Number = None
+    replaced_after_min: Number = None
+    restarted_after_s: Number = None
+    pauses_per_year: Number = None
+    """The VM is frozen."""
+    pause_s: Number = None
+    slow_after_pause_min: Number = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> WeatherFacts:
+        for name, odds in self.given().items():
+            most = 1.0 if name in RATIOS else None
+            most = LONGEST_RATIO if name == "slow_ratio" else most
+            most = MOST_PER_YEAR if name.endswith("_per_year") else most
+            if most is not None and odds.ends[1] > most:
+                raise ValueError(f"{name} is at most {most:g}")
+        return self
+
+    def given(self) -> dict[str, Odds]:
+        """Return the numbers that stand here."""
+        return {
+            name: odds
+            for name in type(self).model_fields
+            if (odds := getattr(self, name)) is not None
+        }
+
+
+class Weather(Mapping[str, float]):
+    """The numbers of one disk and its VM, by name, each with its odds."""
+
+    def __init__(self, name: str, odds: Mapping[str, Odds]) -> None:
+        """Name a disk's family, or `local`, with all of its numbers."""
+        self.name, self.odds = name, dict(odds)
+
+    def __getitem__(self, name: str) -> float:
+        """Return a number."""
+        return self.odds[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all numbers."""
+        return iter(self.odds)
+
+    def __len__(self) -> int:
+        """Return how many numbers there are."""
+        return len(self.odds)
+
+    def with_value(self, **values: float) -> Weather:
+        """Return it with other numbers."""
+        changed = {
+            name: self.odds[name].model_copy(update={"value": value, "low": None, "high": None})
+            for name, value in values.items()
+        }
+        return Weather(self.name, {**self.odds, **changed})
+
+
+def merged(older: WeatherFacts | None, newer: WeatherFacts) -> WeatherFacts:
+    """Return the numbers of both; where both have one, the newer."""
+    return newer if older is None else older.model_copy(update=newer.given())
+
+
+def weather_of(catalog: Catalog, family: str, vendor: str) -> Weather:
+    """Return the weather of a family of disks, or of `local` ones, on a vendor's VMs."""
+    keys = (ANY, vendor, family)
+    odds: dict[str, Odds] = {}
+    for key in keys:
+        facts = catalog.weather.get(key)
+        odds |= facts.given() if facts is not None else {}
+    return Weather(family, odds)
+
+
+IN_WORDS: dict[str, tuple[str, str]] = {
+    "slow_ratio": ("slower than promised", "{:.3%} of the time"),
+    "slow_min": ("a slow event lasts", "{:g} min on average"),
+    "level_least": ("a slow event delivers from", "{:.0%} of the IOPS"),
+    "level_most": ("a slow event delivers up to", "{:.0%} of the IOPS"),
+    "blocked_level": ("in effect blocked below", "{:.0%} of the IOPS"),
+    "blocked_ms": ("an I/O takes while blocked", "{:g} ms"),
+    "stalls_per_year": ("stalls", "{:g} a year"),
+    "stall_s": ("a stall lasts", "{:g} s in the median"),
+    "long_stall_ratio": ("long stalls", "{:.0%} of the stalls"),
+    "long_stall_min": ("a long stall lasts", "{:g} min"),
+    "shared_ratio": ("slow time shared in a zone", "{:.0%}"),
+    "shared_volumes_ratio": ("volumes of a zone that share it", "{:.0%}"),
+    "zone_events_per_year": ("large events of a zone", "{:g} a year"),
+    "zone_event_hours": ("a large event lasts", "{:g} h"),
+    "zone_volumes_ratio": ("volumes that a large event hits", "{:.0%}"),
+    "disk_lost_per_year": ("disks lost with their data", "{:.3g} a year"),
+    "vm_lost_per_year": ("VMs lost", "{:g} a year"),
+    "vm_restarts_per_year": ("restarts of a VM", "{:g} a year"),
+    "replaced_after_min": ("a lost VM is replaced after", "{:g} min"),
+    "restarted_after_s": ("a VM restarts in", "{:g} s"),
+    "pauses_per_year": ("freezes of a VM", "{:g} a year"),
+    "pause_s": ("a freeze lasts", "{:g} s"),
+    "slow_after_pause_min": ("slow disks around a freeze", "{:g} min"),
+}
+"""Each number in the words of `disklab catalog`."""
+
+
+def weather_facts(catalog: Catalog, numbers: Mapping[str, Odds]) -> Iterator[dict[str, Any]]:
+    """Yield numbers as facts of a disk, in the order of their words."""
+    for name, (words, form) in IN_WORDS.items():
+        odds = numbers.get(name)
+        if odds is None:
+            continue
+        text = form.format(odds.value)
+        if odds.low is not None or odds.high is not None:
+            low, high = (form.split(" ")[0].format(end) for end in odds.ends)
+            text += f" ({low} to {high})"
+        first = catalog.sources[odds.source[0]] if odds.source else None
+        yield {
+            "fact": words,
+            "value": text,
+            "status": odds.status,
+            "date": first.date if first is not None else None,
+            "source": odds.source,
+            "note": odds.note,
+        }

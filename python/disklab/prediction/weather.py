@@ -1,0 +1,347 @@
+"""A year of disk weather: which volumes of a cluster are slow, stalled or away in each minute.
+
+Each volume, zone and VM is a Markov process of its own: well for an exponential time, then in an
+event of exponential length, so that the share of time in events is the stated one. A minute has the
+weather of one moment in it, which keeps every share of time exact; stalls and freezes that are
+shorter than a minute spoil theirs and count as a whole one.
+
+**Divergence:** events of volumes and of zones are independent of the load, of the time of day and
+of each other, except as `shared` says; an event has one depth from its start to its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disklab.catalog.weather import Weather
+from disklab.prediction.outages import at_least
+
+DAYS = 365
+MINUTES_PER_DAY = 24 * 60
+MINUTES_PER_YEAR = DAYS * MINUTES_PER_DAY
+MINUTES_PER_MONTH = MINUTES_PER_YEAR / 12
+LEAST_MIN = 1.0
+"""An event that is shorter spoils the p99 of its minute: more than 1 % of it."""
+
+Sharing = Literal["none", "assumed", "all"]
+SHARINGS: tuple[Sharing, ...] = ("none", "assumed", "all")
+"""What of the slow time volumes of a zone have together: nothing, the weather's own share with its
+own share of volumes, or all of it with all volumes. No source tells, so answers have all three."""
+
+
+class State(IntEnum):
+    """What a node's volume does, the worse the larger."""
+
+    WELL = 0
+    SLIGHT = 1
+    """Slow, and more than half of what is provisioned is delivered."""
+    SLOW = 2
+    BLOCKED = 3
+    """In effect."""
+    STALLED = 4
+    """It serves nothing, or its VM is frozen."""
+    AWAY = 5
+    """Its VM is lost, or restarts."""
+    REBUILDING = 6
+    """Its data come back from other copies."""
+
+
+SLOW_STATES = (State.SLIGHT, State.SLOW, State.BLOCKED)
+HALF = 0.5
+"""Of the provisioned IOPS: where `SLIGHT` ends."""
+
+Minutes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Absence:
+    """How a node goes away as a whole."""
+
+    per_year: float
+    away_min: float
+    """Until its process is there again."""
+    rebuild_min: float = 0.0
+    """Then, until it has its data."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The volumes of a cluster and their weather."""
+
+    nodes: int
+    zones: int
+    weather: Weather
+    disks: int = 1
+    """Of each node's stripe, which is as slow as the slowest of them."""
+    absences: tuple[Absence, ...] = ()
+
+    def zone_of(self, node: int) -> int:
+        """Return the zone of a node: they are spread in turn."""
+        return node % self.zones
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep a slow event goes."""
+
+    state: State
+    share: float
+    """Of the slow events."""
+    level: float
+    """What is delivered, of what is provisioned: the middle of its levels."""
+
+
+def depths_of(weather: Weather) -> list[Depth]:
+    """Return the depths of slow events: levels are uniform between the weather's ends."""
+    least, most = weather["level_least"], weather["level_most"]
+    blocked = min(weather["blocked_level"], HALF)
+    if most <= least:
+        state = State.SLIGHT if least >= HALF else State.SLOW
+        return [Depth(state if least >= blocked else State.BLOCKED, 1.0, least)]
+    cuts = [min(max(cut, least), most) for cut in (0.0, blocked, HALF, 1.0)]
+    states = (State.BLOCKED, State.SLOW, State.SLIGHT)
+    return [
+        Depth(state, (high - low) / (most - least), (low + high) / 2)
+        for state, (low, high) in zip(states, pairwise(cuts), strict=True)
+        if high > low
+    ]
+
+
+def below_ratio(weather: Weather, level: float) -> float:
+    """Return the share of slow events that deliver less than a level."""
+    least, most = weather["level_least"], weather["level_most"]
+    if most <= least:
+        return float(least < level)
+    return min(max((level - least) / (most - least), 0.0), 1.0)
+
+
+def any_in_trouble(weather: Weather, volumes: int, level: float) -> float:
+    """Return the share of the time in which some of these volumes delivers less than a level.
+
+    Volumes are independent, as they are in the arithmetic of those who have many.
+    """
+    each = weather["slow_ratio"] * below_ratio(weather, level)
+    return -math.expm1(volumes * math.log1p(-each))
+
+
+def slow_copies_ratio(weather: Weather, copies: int, needed: int, sharing: Sharing) -> float:
+    """Return the share of the time in which fewer than `needed` copies of a row are well.
+
+    In closed form, for copies on one disk each in one zone: independent events, and those of the
+    zone, which hit each copy by itself.
+    """
+    own, zone, hit = shares_of(weather, sharing)
+    fatal = copies - needed + 1
+    calm = at_least([own] * copies, fatal)
+    return (1 - zone) * calm + zone * at_least([1 - (1 - own) * (1 - hit)] * copies, fatal)
+
+
+def shares_of(weather: Weather, sharing: Sharing) -> tuple[float, float, float]:
+    """Return the share of time that a volume is slow by itself, that its zone is, and who is hit.
+
+    The last is the share of the zone's volumes.
+    """
+    slow = weather["slow_ratio"]
+    shared, hit = {
+        "none": (0.0, 0.0),
+        "assumed": (weather["shared_ratio"], weather["shared_volumes_ratio"]),
+        "all": (1.0, 1.0),
+    }[sharing]
+    if not shared or not hit:
+        return slow, 0.0, 0.0
+    # Where few volumes share much, more would be the zone's than there is time.
+    return (1 - shared) * slow, min(shared * slow / hit, HALF), hit
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of weather: what is wrong with how many nodes."""
+
+    what: Literal["well", "one", "two", "zone", "stalled", "lost", "rebuild"]
+    depth: State = State.WELL
+    """Of slow volumes."""
+
+    @property
+    def code(self) -> int:
+        """A number of its own."""
+        return WHATS.index(self.what) * len(State) + self.depth
+
+
+WHATS = ("well", "one", "two", "zone", "stalled", "lost", "rebuild")
+WELL = Kind("well")
+
+
+def kind_of(code: int) -> Kind:
+    """Return the kind with this number."""
+    what, depth = divmod(code, len(State))
+    return Kind(WHATS[what], State(depth))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Year:
+    """The weather of each minute of a drawn year."""
+
+    codes: Minutes
+
+    def minutes(self) -> dict[Kind, int]:
+        """Return how many minutes each kind has."""
+        counts = np.bincount(self.codes)
+        return {kind_of(code): count for code, count in enumerate(counts.tolist()) if count}
+
+    def minutes_a_day(self, kinds: Iterable[Kind]) -> list[int]:
+        """Return how many minutes of each of 365 days have one of these kinds."""
+        table = np.zeros(len(WHATS) * len(State), dtype=np.int64)
+        table[[kind.code for kind in kinds]] = 1
+        days = table[self.codes[: DAYS * MINUTES_PER_DAY]].reshape(DAYS, MINUTES_PER_DAY)
+        return [int(count) for count in days.sum(axis=1)]
+
+
+def drawn_year(fleet: Fleet, sharing: Sharing, seed: int) -> Year:
+    """Return a year of a fleet; the same seed draws the same year."""
+    return Year(_kinds(drawn_states(fleet, sharing, seed)))
+
+
+def drawn_states(fleet: Fleet, sharing: Sharing, seed: int) -> Minutes:
+    """Return the state of each node, a row each, in each minute of a year."""
+    stream = np.random.default_rng([seed, SHARINGS.index(sharing)])
+    states = np.zeros((fleet.nodes, MINUTES_PER_YEAR), dtype=np.uint8)
+    spells = [*_slow_spells(fleet, sharing, stream), *_node_spells(fleet, stream)]
+    # The worse state is written last.
+    for node, state, begins, ends in sorted(spells, key=lambda spell: spell[1]):
+        row = states[node]
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            row[begin:end] = state
+    return states
+
+
+Times = NDArray[np.float64]
+Spell = tuple[int, State, NDArray[np.int64], NDArray[np.int64]]
+"""A node, a state, and the minutes from which and before which it is in it."""
+
+
+def _slow_spells(fleet: Fleet, sharing: Sharing, stream: np.random.Generator) -> Iterator[Spell]:
+    """Yield when volumes are slow, by themselves and with their zone."""
+    weather = fleet.weather
+    own, zone_ratio, hit = shares_of(weather, sharing)
+    depths, mean = depths_of(weather), weather["slow_min"]
+    for node in range(fleet.nodes):
+        for _ in range(fleet.disks):
+            starts, lengths = _alternating(_rate(own, mean), mean, stream)
+            yield from _by_depth([node], starts, lengths, depths, stream)
+        pauses = weather["pauses_per_year"], weather["slow_after_pause_min"]
+        if all(pauses):
+            starts, lengths = _alternating(pauses[0] / MINUTES_PER_YEAR, pauses[1], stream)
+            yield node, State.SLIGHT, *_minutes(starts, lengths)
+    large = weather["zone_events_per_year"] / MINUTES_PER_YEAR, weather["zone_event_hours"] * 60
+    large_hit = 1.0 if sharing == "all" else weather["zone_volumes_ratio"]
+    for zone in range(fleet.zones):
+        nodes = [node for node in range(fleet.nodes) if fleet.zone_of(node) == zone]
+        for (rate, length), ratio in (
+            ((_rate(zone_ratio, mean), mean), hit),
+            (large, large_hit),
+        ):
+            starts, lengths = _alternating(rate, length, stream)
+            yield from _by_depth(nodes, starts, lengths, depths, stream, ratio, fleet.disks)
+
+
+def _by_depth(  # noqa: PLR0913, PLR0917 - an event has these parts
+    nodes: Sequence[int],
+    starts: Times,
+    lengths: Times,
+    depths: Sequence[Depth],
+    stream: np.random.Generator,
+    hit: float = 1.0,
+    disks: int = 1,
+) -> Iterator[Spell]:
+    """Yield the spells of events of one depth each. `hit`: the share of volumes that it reaches."""
+    if not starts.size:
+        return
+    which = stream.choice(len(depths), size=starts.size, p=[depth.share for depth in depths])
+    for node in nodes:
+        reached = stream.random(starts.size) < 1 - (1 - hit) ** disks
+        for number, depth in enumerate(depths):
+            mine = reached & (which == number)
+            yield node, depth.state, *_minutes(starts[mine], lengths[mine])
+
+
+def _node_spells(fleet: Fleet, stream: np.random.Generator) -> Iterator[Spell]:
+    """Yield when nodes serve nothing, or are away, or come back."""
+    weather = fleet.weather
+    stalls = weather["stalls_per_year"] * fleet.disks / MINUTES_PER_YEAR
+    freezes = weather["pauses_per_year"] / MINUTES_PER_YEAR
+    for node in range(fleet.nodes):
+        starts, lengths = _alternating(stalls, weather["stall_s"] / 60, stream)
+        lengths[stream.random(lengths.size) < weather["long_stall_ratio"]] = weather[
+            "long_stall_min"
+        ]
+        yield node, State.STALLED, *_minutes(starts, np.maximum(lengths, LEAST_MIN))
+        starts, lengths = _alternating(freezes, weather["pause_s"] / 60, stream)
+        yield node, State.STALLED, *_minutes(starts, np.maximum(lengths, LEAST_MIN))
+        for absence in fleet.absences:
+            away, whole = absence.away_min, absence.away_min + absence.rebuild_min
+            starts, _ = _alternating(absence.per_year / MINUTES_PER_YEAR, whole, stream)
+            gone = np.full(starts.size, max(away, LEAST_MIN))
+            yield node, State.AWAY, *_minutes(starts, gone)
+            if absence.rebuild_min:
+                back = np.full(starts.size, absence.rebuild_min)
+                yield node, State.REBUILDING, *_minutes(starts + gone, back)
+
+
+def _rate(ratio: float, mean_min: float) -> float:
+    """Return how often a minute an event begins while there is none, for its share of the time."""
+    return ratio / (1 - ratio) / mean_min
+
+
+def _alternating(
+    rate_per_min: float, mean_min: float, stream: np.random.Generator
+) -> tuple[Times, Times]:
+    """Return starts and lengths of events of a year, in minutes: exponential gaps and lengths."""
+    if not rate_per_min:
+        return np.zeros(0), np.zeros(0)
+    cycle = 1 / rate_per_min + mean_min
+    # Six standard deviations more than there are on average: a year is full.
+    count = MINUTES_PER_YEAR / cycle
+    drawn = math.ceil(count + 6 * math.sqrt(count) + 6)
+    gaps = stream.exponential(1 / rate_per_min, drawn)
+    lengths = stream.exponential(mean_min, drawn)
+    ends = np.cumsum(gaps + lengths)
+    inside = ends - lengths < MINUTES_PER_YEAR
+    return (ends - lengths)[inside], lengths[inside]
+
+
+def _minutes(starts: Times, lengths: Times) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the minutes whose moment lies in each event: from the first, to before the second."""
+    begins, ends = np.ceil(starts), np.ceil(starts + lengths)
+    return begins.astype(np.int64), np.minimum(ends, MINUTES_PER_YEAR).astype(np.int64)
+
+
+MANY = 3
+"""So many slow volumes are a slow zone."""
+
+
+def _kinds(states: Minutes) -> Minutes:
+    """Return the kind of weather of each minute, by its code."""
+    worst = states.max(axis=0)
+    minutes = np.flatnonzero(worst)
+    states, worst = states[:, minutes], worst[minutes]
+    is_slow = (states > State.WELL) & (states < State.STALLED)
+    slow = is_slow.sum(axis=0, dtype=np.uint8)
+    depth = np.where(worst < State.STALLED, worst, State.WELL)
+    what = np.minimum(slow, MANY)
+    for state, name in (
+        (State.STALLED, "stalled"),
+        (State.AWAY, "lost"),
+        (State.REBUILDING, "rebuild"),
+    ):
+        what[worst == state] = WHATS.index(name)
+    codes = np.full(MINUTES_PER_YEAR, WELL.code, dtype=np.uint8)
+    codes[minutes] = what * len(State) + depth
+    return codes
