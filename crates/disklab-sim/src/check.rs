@@ -7,7 +7,7 @@ use disklab_units::sizes;
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::faults::{Faults, Peer, What};
+use crate::job::faults::{Event, Faults, Peer, What};
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
 
 mod mariadb;
@@ -190,7 +190,7 @@ fn check_database(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
 }
 
 /// The rules of a timetable beside any database.
-fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64) {
+fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64, events: &[Event]) {
     rules.must(
         stop.duration_ns.is_some() && stop.operations.is_none(),
         "workload.stop",
@@ -205,13 +205,22 @@ fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64) {
         "an interval of the course takes 1 ms to 1 h",
         "use 1000000000",
     );
+    for event in events {
+        rules.must(
+            event.has_fair_slowness(),
+            "faults.events.slow_permille",
+            format!("{:?}", event.slow_permille),
+            "I/Os of a slow volume take 1 to 1000000 permille of their service time, and of no other event",
+            "use 10000 for ten times as slow, or a stall",
+        );
+    }
 }
 
 fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_timetable(rules, job.workload.stop, faults.interval_ns);
+    check_timetable(rules, job.workload.stop, faults.interval_ns, &faults.events);
     check_events(rules, job, faults);
     check_hosts(rules, job, faults);
 }

@@ -10,11 +10,11 @@ use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
 use crate::job::Kernel;
-use crate::job::faults::What;
+use crate::job::faults::{Event, What};
 use crate::pagecache::{PageCache, Rule};
 use crate::readahead::{ReadAhead, Window};
 
-/// `slow` makes I/Os take ten times as long, as a rehearsal's does.
+/// `slow` makes I/Os take ten times as long where an event does not say it, as a rehearsal's does.
 const SLOW_PERMILLE: u32 = 10_000;
 
 /// Nobody: the end of a list of waiting requests.
@@ -383,10 +383,10 @@ impl Storage {
     }
 
     /// Breaks the volume with the table, or mends it, as an event of a timetable does.
-    pub fn break_data(&mut self, now: u64, what: What) {
-        let fault = match what {
+    pub fn break_data(&mut self, now: u64, event: &Event) {
+        let fault = match event.what {
             What::Slow => Fault::Slow {
-                permille: SLOW_PERMILLE,
+                permille: event.slow_permille.unwrap_or(SLOW_PERMILLE),
                 disk: None,
             },
             What::Stall => Fault::Stall { for_ns: None },

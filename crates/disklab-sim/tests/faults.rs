@@ -249,6 +249,41 @@ fn a_slow_disk_is_slow_until_it_is_mended() {
 }
 
 #[test]
+fn a_slow_disk_is_as_slow_as_its_event_says() {
+    let mut job = job(1, 1, 40);
+    let faults = database(&mut job).faults.as_mut().expect("there are some");
+    faults.events = vec![Event {
+        node: 0,
+        slow_permille: Some(4_000),
+        ..at(0, What::Slow)
+    }];
+    let report = simulate(&job).expect("the job is valid");
+    assert!((report.latency_ms.p50 - 4.0).abs() < 0.2, "{report:?}");
+}
+
+#[test]
+fn only_what_is_slow_says_how_slow() {
+    for (what, permille) in [
+        (What::Stall, 4_000),
+        (What::Slow, 0),
+        (What::Slow, 2_000_000),
+    ] {
+        let mut job = job(1, 1, 40);
+        let faults = database(&mut job).faults.as_mut().expect("there are some");
+        faults.events = vec![Event {
+            node: 0,
+            slow_permille: Some(permille),
+            ..at(0, what)
+        }];
+        let refused = simulate(&job).expect_err("it is refused");
+        assert!(
+            format!("{refused:?}").contains("slow_permille"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_course() {
     let told = || serde_json::to_string(&run(&job(3, 3, 10))).expect("it is JSON");
     assert_eq!(told(), told());

@@ -81,7 +81,7 @@ fn check_faults(rules: &mut Rules, job: &MariadbJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_timetable(rules, job.workload.stop, faults.interval_ns);
+    check_timetable(rules, job.workload.stop, faults.interval_ns, &faults.events);
     check_clients(rules, faults, job.workload.connections);
     let is_galera = job.database.replication == Replication::Galera;
     for event in &faults.events {

@@ -75,7 +75,7 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_timetable(rules, job.workload.stop, faults.interval_ns);
+    check_timetable(rules, job.workload.stop, faults.interval_ns, &faults.events);
     let nodes = job.cluster.nodes;
     let mut primary = 0;
     for event in &in_order(&faults.events) {

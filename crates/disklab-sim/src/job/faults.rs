@@ -131,6 +131,21 @@ pub struct Event {
     /// What becomes of a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkChange>,
+    /// How long I/Os of a slow volume take, in thousandths of their service time; None: ten times as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_permille: Option<u32>,
+}
+
+/// Longest time of a slow volume's I/Os, in thousandths: a thousand times as long.
+pub const MOST_SLOW_PERMILLE: u32 = 1_000_000;
+
+impl Event {
+    /// Whether it says how slow a volume gets, and can, or says nothing of that.
+    pub fn has_fair_slowness(&self) -> bool {
+        self.slow_permille.is_none_or(|permille| {
+            self.what == What::Slow && (1..=MOST_SLOW_PERMILLE).contains(&permille)
+        })
+    }
 }
 
 /// The other end of a way between two.
@@ -175,7 +190,7 @@ pub enum What {
     Restart,
     /// An empty node takes its place and streams its data from the others.
     Replace,
-    /// Its data volume takes ten times as long.
+    /// Its data volume takes longer.
     Slow,
     /// Its data volume serves nothing.
     Stall,

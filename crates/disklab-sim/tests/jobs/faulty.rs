@@ -58,6 +58,7 @@ pub fn at(second: u64, what: What) -> Event {
         host: None,
         peer: None,
         link: None,
+        slow_permille: None,
     }
 }
 

@@ -20,6 +20,7 @@ pub fn at(second: u64, node: u32, what: What) -> Event {
         host: None,
         peer: None,
         link: None,
+        slow_permille: None,
     }
 }
 

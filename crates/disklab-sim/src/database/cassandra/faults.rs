@@ -291,7 +291,7 @@ impl Cassandra {
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
-                self.nodes[node].storage.break_data(now, what);
+                self.nodes[node].storage.break_data(now, &event);
                 self.take_decisions(now, node);
             }
             What::Credits => {

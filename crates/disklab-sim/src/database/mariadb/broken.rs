@@ -13,7 +13,7 @@ use crate::database::outage::Outage;
 use crate::database::sessions::Sessions;
 use crate::faults::FaultReport;
 use crate::job::MariadbJob;
-use crate::job::faults::What;
+use crate::job::faults::{Event, What};
 
 /// What the server does.
 #[derive(Debug)]
@@ -93,8 +93,8 @@ impl Mariadb {
             && let Some(event) = broken.outage.due(now)
         {
             match event.node {
-                0 => self.take_fault(now, event.what),
-                server => self.take_fault_elsewhere(now, server as usize, event.what),
+                0 => self.take_fault(now, &event),
+                _ => self.take_fault_elsewhere(now, &event),
             }
         }
         self.look_at_peers(now);
@@ -102,7 +102,8 @@ impl Mariadb {
         self.advance(now);
     }
 
-    fn take_fault(&mut self, now: u64, what: What) {
+    fn take_fault(&mut self, now: u64, event: &Event) {
+        let what = event.what;
         let broken = self.broken.as_mut().expect("there is a timetable");
         match what {
             What::Kill | What::Lose => {
@@ -131,14 +132,15 @@ impl Mariadb {
             }
             _ => {
                 broken.outage.step(now, what, 0, Some(now));
-                self.storage.break_data(now, what);
+                self.storage.break_data(now, event);
                 self.take_decisions(now);
             }
         }
     }
 
     /// Something happens to another server than the one that takes transactions.
-    fn take_fault_elsewhere(&mut self, now: u64, server: usize, what: What) {
+    fn take_fault_elsewhere(&mut self, now: u64, event: &Event) {
+        let (server, what) = (event.node as usize, event.what);
         let broken = self.broken.as_mut().expect("there is a timetable");
         broken.outage.step(now, what, server, Some(now));
         if matches!(what, What::Kill | What::Lose) {
@@ -147,7 +149,7 @@ impl Mariadb {
         let Some(applier) = &mut self.applier else {
             return;
         };
-        applier.storage.break_data(now, what);
+        applier.storage.break_data(now, event);
         self.take_other_decisions(now);
     }
 

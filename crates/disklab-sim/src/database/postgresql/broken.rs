@@ -20,7 +20,7 @@ use super::replay::Replay;
 use crate::database::outage::Outage;
 use crate::database::sessions::Sessions;
 use crate::faults::FaultReport;
-use crate::job::faults::What;
+use crate::job::faults::{Event, What};
 use crate::job::{Cluster, SqlFaults};
 
 /// What a server does.
@@ -176,7 +176,7 @@ impl Postgresql {
         while let Some(broken) = &mut self.broken
             && let Some(event) = broken.outage.due(now)
         {
-            self.take_fault(now, event.node as usize, event.what);
+            self.take_fault(now, &event);
         }
         self.expire(now);
         for index in 0..self.servers.len() {
@@ -186,7 +186,8 @@ impl Postgresql {
         }
     }
 
-    fn take_fault(&mut self, now: u64, node: usize, what: What) {
+    fn take_fault(&mut self, now: u64, event: &Event) {
+        let (node, what) = (event.node as usize, event.what);
         let broken = self.broken.as_mut().expect("there is a timetable");
         let known = what != What::Lose || !broken.outage.job.vanishes;
         let starts_at = now + broken.outage.job.start_ns;
@@ -250,7 +251,7 @@ impl Postgresql {
             }
             _ => {
                 broken.outage.step(now, what, node, Some(now));
-                self.servers[node].storage.break_data(now, what);
+                self.servers[node].storage.break_data(now, event);
                 self.take_decisions(now, node);
             }
         }
