@@ -62,6 +62,16 @@ Against = Annotated[
     str | None,
     typer.Option(help="reference: beside the published results, with the error.", metavar="WHAT"),
 ]
+Year = Annotated[
+    bool,
+    typer.Option(
+        "--year", help="Draw a year of disk weather: minutes a month that miss the promise."
+    ),
+]
+WeatherFile = Annotated[
+    Path | None,
+    typer.Option(help="Your own numbers of the weather, for --year.", metavar="FILE"),
+]
 
 
 def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -73,6 +83,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     only: Only = None,
     fidelity: FidelityOption = "full",
     bands: BandsOption = None,
+    year: Year = False,
+    weather: WeatherFile = None,
     against: Against = None,
     calibration: Annotated[
         Path | None, typer.Option(help="A calibration file of your own.", metavar="FILE")
@@ -92,12 +104,11 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab predict experiments/cassandra-disk-caching-threads.yaml[/bold],
     [bold]disklab predict FILE --against reference[/bold],
-    [bold]disklab predict FILE --only 'data disks=local' --repeat 5[/bold],
+    [bold]disklab predict FILE --only 'data disks=local' --year[/bold],
     [bold]disklab predict FILE --cluster ray://head.example.com[/bold],
     [bold]disklab predict wal.fio --disk azure/P30 --write wal.yaml[/bold]
     """
-    # Loaded here because it brings polars: no other command is to wait for that.
-    from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415
+    from disklab.prediction import Options, predict, read_calibration  # noqa: PLC0415 - polars
     from disklab.prediction.against import compare  # noqa: PLC0415
     from disklab.prediction.register import read_register  # noqa: PLC0415
     from disklab.prediction.uncertain import read_ranged  # noqa: PLC0415
@@ -114,6 +125,8 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
             repeats=repeat,
             fidelity=fidelity_of(fidelity),
             bands=bands,
+            weather=(weather,) if weather is not None else (),
+            year=year or weather is not None,
             ranged=ranged,
             ablate=tuple(ablate or ()),
             calibration=read_calibration(calibration) if calibration else None,
@@ -262,7 +275,28 @@ def print_results(
         out.print(line, markup=False)
     for text in refusals_in_words(results):
         out.print(f"\n{text}", markup=False)
+    print_years(results)
     print_kept(kept, results)
+
+
+def print_years(results: list[TrialResult]) -> None:
+    """Print what a year of disk weather costs each cell, beside what failures cost."""
+    from disklab.report import weather  # noqa: PLC0415 - it brings the charts
+
+    years = {result.trial: (result.factors, result.year) for result in results if result.year}
+    if not years:
+        return
+    out = console()
+    table = Table(title="\nA year of disk weather", title_justify="left", box=None, pad_edge=False)
+    for heading in weather.HEADS:
+        table.add_column(heading, overflow="fold")
+    for factors, year in years.values():
+        table.add_row(", ".join(map(str, factors.values())) or "the cell", *weather.row_of(year))
+    out.print(table)
+    for factors, year in years.values():
+        name = ", ".join(map(str, factors.values()))
+        for text in weather.bought_back(year):
+            out.print(f"{f'{name}: ' if name else ''}{text}", markup=False)
 
 
 def refusals_in_words(results: list[TrialResult]) -> Iterator[str]:

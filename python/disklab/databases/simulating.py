@@ -540,6 +540,8 @@ class Step:
         }
         if self.host is not None:
             job["host"] = self.host
+        if event.times is not None:
+            job["slow_permille"] = round(event.times * 1000)
         if event.ends:
             job["link"] = {
                 "extra_ns": round((event.round_trip_s or 0.0) / 2 * NS_PER_S),

@@ -223,6 +223,8 @@ WINDOW_S = 20
 """What of a rebuild is simulated: four hundred refill windows of 50 ms."""
 WRITTEN_S = 12
 """Writes before a node is killed, which it replays."""
+BRIEF = 0.25
+"""Eighty refill windows: a rebuild's rate to a tenth."""
 AT_ONCE_S = 0.001
 """From the loss to the next step: the timetable is looked at every 10 ms."""
 
@@ -239,9 +241,14 @@ class _Times:
 
 
 def yearly_costs(
-    runnable: Mapping[int, tuple[Trial, Job]], seed: int, workers: Workers
+    runnable: Mapping[int, tuple[Trial, Job]],
+    seed: int,
+    workers: Workers,
+    brief: frozenset[int] = frozenset(),
 ) -> dict[int, Yearly]:
     """Return what failures cost each trial that states how often there are any.
+
+    Of those that are `brief` less is simulated: their failures are assumed anyway.
 
     Left out are trials to which none of the stated failures can happen (disks that are lost by
     themselves, where all data lie on the VM's own), and those whose loss the simulator refuses.
@@ -251,7 +258,7 @@ def yearly_costs(
     """
     stating = {
         index: (broken, failures)
-        for index, broken in _breakable(runnable).items()
+        for index, broken in _breakable(runnable, brief).items()
         if (failures := broken.spec.failures) and _experiments(broken, failures)
     }
     asked = [
@@ -319,9 +326,12 @@ class _Breakable:
     spec: ClusterTrial
     job: Job
     breaking: Breaking
+    share: float = 1.0
+    """Of the usual times that is simulated."""
 
     def broken(self, back: str, at_s: float) -> Job:
         """Return the job with a node that is lost at a time and comes back at once."""
+        at_s *= self.share
         gone = "lose" if back == REPLACED else "kill"
         events = [
             TimedEvent.model_validate({"at": f"{at_s}s", gone: "n1"}),
@@ -331,8 +341,11 @@ class _Breakable:
         given = database_part(self.job)
         # Credits last for minutes, a rebuild for hours: it is what the disks do all the time.
         spent = {"host": with_credits(given["cluster"]["host"], 0.0)}
-        whole_s = at_s + WINDOW_S
-        load = {"stop": {"operations": None, "duration_ns": whole_s * NS_PER_S}, "warm_up_ns": 0}
+        whole_s = at_s + WINDOW_S * self.share
+        load = {
+            "stop": {"operations": None, "duration_ns": round(whole_s * NS_PER_S)},
+            "warm_up_ns": 0,
+        }
         database = self.spec.database
         return with_part(
             self.job,
@@ -344,9 +357,11 @@ class _Breakable:
         )
 
 
-def _breakable(runnable: Mapping[int, tuple[Trial, Job]]) -> dict[int, _Breakable]:
+def _breakable(
+    runnable: Mapping[int, tuple[Trial, Job]], brief: frozenset[int] = frozenset()
+) -> dict[int, _Breakable]:
     return {
-        index: _Breakable(trial.spec, job, breaking)
+        index: _Breakable(trial.spec, job, breaking, BRIEF if index in brief else 1.0)
         for index, (trial, job) in runnable.items()
         if trial.spec.cluster and (breaking := breaking_of(trial)) and breaking.replaces
     }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.facts import PriceTerms
+from disklab.catalog.load import user_files
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
@@ -36,6 +37,8 @@ from disklab.prediction.outcome import refused_result, result_of
 from disklab.prediction.search import Search, run_searches
 from disklab.prediction.steady import joined, takes_over
 from disklab.prediction.uncertain import Ranged, Uncertain, unknowns_of
+from disklab.prediction.year import NO_YEAR, stated_failures, weather_of_trial
+from disklab.prediction.years import Tools, weather_years
 from disklab.results import (
     DEFAULT_OUT,
     Bands,
@@ -55,6 +58,7 @@ from disklab.results import PlannedTrial as StoredTrial
 from disklab.results.event_log import EventLog
 from disklab.results.pricing import cluster_price, prices
 from disklab.results.seconds import storage_p99_ms
+from disklab.results.weather import WeatherYear
 from disklab.spec import Experiment, Trial, TrialSpec
 
 
@@ -72,6 +76,10 @@ class Options:
     """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
     rough: frozenset[int] = frozenset()
     """Trials whose bands are sketched, a seventh of the time: nothing builds up in them."""
+    year: bool = False
+    """Whether a year of disk weather is drawn; it is where a promise has an `of_time`, too."""
+    weather: tuple[Path, ...] = ()
+    """Catalogue files with numbers of the weather that replace the package's."""
     bare: frozenset[int] = frozenset()
     """Trials that get no bands: what they are to tell is told without."""
     memory: Memory = field(default_factory=dict, repr=False, compare=False)
@@ -128,14 +136,18 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
                 )
         try:
             banded = _bands(cells, options, str(experiment.path))
-            yearly = _yearly(cells, options)
+            weather = (
+                load_catalog([*user_files(), *options.weather]) if options.weather else catalog
+            )
+            yearly = _yearly(cells, options, weather)
+            years = _years(cells, options, yearly, weather, emit)
             outcomes = _simulated(experiment, options, cells)
             for result, answer in _with_storage(
                 options, cells, _steadied(options, cells, outcomes)
             ):
                 bands = banded.get(result.trial) if result.status == "ok" else None
                 result = result.model_copy(update={"bands": bands})  # noqa: PLW2901
-                result = _with_costs(result, yearly)  # noqa: PLW2901
+                result = _with_costs(result, yearly, years)  # noqa: PLW2901
                 _keep_histograms(run, result, answer)
                 finished += _finish(run, result, emit)
         except KeyboardInterrupt:
@@ -224,20 +236,72 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
     )
 
 
-def _yearly(cells: list[_Cell], options: Options) -> dict[int, Yearly]:
-    """Return what failures cost each trial that states how often there are any."""
-    runnable = {
+def _yearly(cells: list[_Cell], options: Options, catalog: Catalog) -> dict[int, Yearly]:
+    """Return what failures cost each trial that states, or whose year needs, how many there are."""
+    found, assumed = {}, set()
+    for index, (trial, job) in _runnable(cells, options).items():
+        spec = trial.spec
+        if has_year(spec, options) and spec.cluster is not None and spec.failures is None:
+            weather = weather_of_trial(spec, catalog)
+            failures = {"failures": stated_failures(weather, spec)}
+            trial = replace(trial, spec=spec.model_copy(update=failures))  # noqa: PLW2901
+            assumed.add(index)
+        found[index] = (trial, job)
+    return yearly_costs(found, options.seed, options.workers, frozenset(assumed))
+
+
+def _runnable(cells: list[_Cell], options: Options) -> dict[int, tuple[Trial, Job]]:
+    return {
         cell.trial.index: (cell.trial, {"ablate": list(options.ablate), **cell.prepared.job})
         for cell in cells
         if cell.prepared.job is not None
     }
-    return yearly_costs(runnable, options.seed, options.workers)
 
 
-def _with_costs(result: TrialResult, yearly: dict[int, Yearly]) -> TrialResult:
-    """Return the result with what failures cost it, where that is known."""
-    found = yearly.get(result.trial) if result.status == "ok" else None
-    if found is None:
+def has_year(spec: TrialSpec, options: Options) -> bool:
+    """Return whether a year of disk weather is drawn for a trial."""
+    return options.year or (spec.require is not None and spec.require.of_time_ratio is not None)
+
+
+def _years(
+    cells: list[_Cell],
+    options: Options,
+    costs: dict[int, Yearly],
+    catalog: Catalog,
+    emit: Emit,
+) -> dict[int, WeatherYear]:
+    """Return what a year of disk weather costs each trial that asks for it."""
+    asked = {
+        index: one
+        for index, one in _runnable(cells, options).items()
+        if has_year(one[0].spec, options)
+    }
+    if not asked:
+        return {}
+
+    def job_of(trial: Trial) -> Job | None:
+        prepared = prepare(trial, catalog, calibration_of(trial, options), "a change")
+        return None if prepared.job is None else {"ablate": list(options.ablate), **prepared.job}
+
+    def price_of(spec: TrialSpec) -> float | None:
+        return cluster_price(catalog, spec, options.region, options.terms)
+
+    tools = Tools(catalog, options.seed, options.workers, job_of, price_of)
+    found = weather_years(asked, costs, tools)
+    if left := len(asked) - len(found):
+        emit(Warned(f"{left} of {len(asked)} cells have no year of weather: {NO_YEAR}"))
+    return found
+
+
+def _with_costs(
+    result: TrialResult, yearly: dict[int, Yearly], years: dict[int, WeatherYear]
+) -> TrialResult:
+    """Return the result with what failures and the weather cost it, where that is known."""
+    if result.status != "ok":
+        return result
+    if (year := years.get(result.trial)) is not None:
+        result = result.model_copy(update={"year": year})
+    if (found := yearly.get(result.trial)) is None:
         return result
     recovery = (result.recovery or Recovery()).model_copy(update={"yearly": found})
     return result.model_copy(update={"recovery": recovery})

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class Absence:
     """Until its process is there again."""
     rebuild_min: float = 0.0
     """Then, until it has its data."""
+    loses_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,11 @@ class Fleet:
     weather: Weather
     disks: int = 1
     """Of each node's stripe, which is as slow as the slowest of them."""
-    absences: tuple[Absence, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What its years depend on."""
+        return (self.nodes, self.zones, self.disks, *sorted(self.weather.items()))
 
     def zone_of(self, node: int) -> int:
         """Return the zone of a node: they are spread in turn."""
@@ -161,28 +166,39 @@ def shares_of(weather: Weather, sharing: Sharing) -> tuple[float, float, float]:
     return (1 - shared) * slow, min(shared * slow / hit, HALF), hit
 
 
+What = Literal["well", "one", "two", "many", "stalled", "lost", "rebuild"]
+WHATS: tuple[What, ...] = get_args(What)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of weather: what is wrong with how many nodes."""
 
-    what: Literal["well", "one", "two", "zone", "stalled", "lost", "rebuild"]
+    what: What
     depth: State = State.WELL
     """Of slow volumes."""
+    first: bool = False
+    """Whether the first node is among them: the primary, where a database has one."""
 
     @property
     def code(self) -> int:
         """A number of its own."""
-        return WHATS.index(self.what) * len(State) + self.depth
+        return (WHATS.index(self.what) * 2 + self.first) * len(State) + self.depth
 
 
-WHATS = ("well", "one", "two", "zone", "stalled", "lost", "rebuild")
 WELL = Kind("well")
+NAMES: dict[State, What] = {
+    State.STALLED: "stalled",
+    State.AWAY: "lost",
+    State.REBUILDING: "rebuild",
+}
 
 
 def kind_of(code: int) -> Kind:
     """Return the kind with this number."""
-    what, depth = divmod(code, len(State))
-    return Kind(WHATS[what], State(depth))  # type: ignore[arg-type]
+    rest, depth = divmod(code, len(State))
+    what, first = divmod(rest, 2)
+    return Kind(WHATS[what], State(depth), bool(first))
 
 
 @dataclass(frozen=True)
@@ -198,33 +214,45 @@ class Year:
 
     def minutes_a_day(self, kinds: Iterable[Kind]) -> list[int]:
         """Return how many minutes of each of 365 days have one of these kinds."""
-        table = np.zeros(len(WHATS) * len(State), dtype=np.int64)
+        table = np.zeros(2 * len(WHATS) * len(State), dtype=np.int64)
         table[[kind.code for kind in kinds]] = 1
         days = table[self.codes[: DAYS * MINUTES_PER_DAY]].reshape(DAYS, MINUTES_PER_DAY)
         return [int(count) for count in days.sum(axis=1)]
 
 
+Times = NDArray[np.float64]
+Spell = tuple[int, State, NDArray[np.int64], NDArray[np.int64]]
+"""A node, a state, and the minutes from which and before which it is in it."""
+
+
 def drawn_year(fleet: Fleet, sharing: Sharing, seed: int) -> Year:
-    """Return a year of a fleet; the same seed draws the same year."""
+    """Return a year of a fleet's volumes; the same seed draws the same year."""
     return Year(_kinds(drawn_states(fleet, sharing, seed)))
 
 
+def with_absences(year: Year, fleet: Fleet, absences: Sequence[Absence], seed: int) -> Year:
+    """Return a year in which nodes go away, too; what their volumes did meanwhile is hidden."""
+    stream = np.random.default_rng([seed, len(SHARINGS)])
+    codes = year.codes.copy()
+    spells = _absent_spells(fleet, absences, stream)
+    for node, state, begins, ends in sorted(spells, key=lambda spell: spell[1]):
+        kind = Kind(NAMES[state], first=node == 0)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            codes[begin:end] = kind.code
+    return Year(codes)
+
+
 def drawn_states(fleet: Fleet, sharing: Sharing, seed: int) -> Minutes:
-    """Return the state of each node, a row each, in each minute of a year."""
+    """Return what the volume of each node, a row each, does in each minute of a year."""
     stream = np.random.default_rng([seed, SHARINGS.index(sharing)])
     states = np.zeros((fleet.nodes, MINUTES_PER_YEAR), dtype=np.uint8)
-    spells = [*_slow_spells(fleet, sharing, stream), *_node_spells(fleet, stream)]
+    spells = [*_slow_spells(fleet, sharing, stream), *_stalled_spells(fleet, stream)]
     # The worse state is written last.
     for node, state, begins, ends in sorted(spells, key=lambda spell: spell[1]):
         row = states[node]
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             row[begin:end] = state
     return states
-
-
-Times = NDArray[np.float64]
-Spell = tuple[int, State, NDArray[np.int64], NDArray[np.int64]]
-"""A node, a state, and the minutes from which and before which it is in it."""
 
 
 def _slow_spells(fleet: Fleet, sharing: Sharing, stream: np.random.Generator) -> Iterator[Spell]:
@@ -272,27 +300,37 @@ def _by_depth(  # noqa: PLR0913, PLR0917 - an event has these parts
             yield node, depth.state, *_minutes(starts[mine], lengths[mine])
 
 
-def _node_spells(fleet: Fleet, stream: np.random.Generator) -> Iterator[Spell]:
-    """Yield when nodes serve nothing, or are away, or come back."""
+def _stalled_spells(fleet: Fleet, stream: np.random.Generator) -> Iterator[Spell]:
+    """Yield when volumes serve nothing, or their VMs are frozen."""
     weather = fleet.weather
     stalls = weather["stalls_per_year"] * fleet.disks / MINUTES_PER_YEAR
     freezes = weather["pauses_per_year"] / MINUTES_PER_YEAR
     for node in range(fleet.nodes):
         starts, lengths = _alternating(stalls, weather["stall_s"] / 60, stream)
-        lengths[stream.random(lengths.size) < weather["long_stall_ratio"]] = weather[
-            "long_stall_min"
-        ]
+        is_long = stream.random(lengths.size) < weather["long_stall_ratio"]
+        lengths[is_long] = weather["long_stall_min"]
         yield node, State.STALLED, *_minutes(starts, np.maximum(lengths, LEAST_MIN))
         starts, lengths = _alternating(freezes, weather["pause_s"] / 60, stream)
         yield node, State.STALLED, *_minutes(starts, np.maximum(lengths, LEAST_MIN))
-        for absence in fleet.absences:
-            away, whole = absence.away_min, absence.away_min + absence.rebuild_min
+
+
+def _absent_spells(
+    fleet: Fleet, absences: Sequence[Absence], stream: np.random.Generator
+) -> Iterator[Spell]:
+    """Yield when nodes are away; the minute in which the others notice it is as of a stall."""
+    for node in range(fleet.nodes):
+        for absence in absences:
+            away = max(absence.away_min, LEAST_MIN)
+            whole = away + absence.rebuild_min
             starts, _ = _alternating(absence.per_year / MINUTES_PER_YEAR, whole, stream)
-            gone = np.full(starts.size, max(away, LEAST_MIN))
-            yield node, State.AWAY, *_minutes(starts, gone)
-            if absence.rebuild_min:
-                back = np.full(starts.size, absence.rebuild_min)
-                yield node, State.REBUILDING, *_minutes(starts + gone, back)
+            spells = (
+                (State.STALLED, 0.0, LEAST_MIN),
+                (State.AWAY, LEAST_MIN, away - LEAST_MIN),
+                (State.REBUILDING, away, absence.rebuild_min),
+            )
+            for state, after, length in spells:
+                lengths = np.full(starts.size, length)
+                yield node, state, *_minutes(starts + after, lengths)
 
 
 def _rate(ratio: float, mean_min: float) -> float:
@@ -324,7 +362,7 @@ def _minutes(starts: Times, lengths: Times) -> tuple[NDArray[np.int64], NDArray[
 
 
 MANY = 3
-"""So many slow volumes are a slow zone."""
+"""So many slow volumes count as all of a zone."""
 
 
 def _kinds(states: Minutes) -> Minutes:
@@ -336,12 +374,8 @@ def _kinds(states: Minutes) -> Minutes:
     slow = is_slow.sum(axis=0, dtype=np.uint8)
     depth = np.where(worst < State.STALLED, worst, State.WELL)
     what = np.minimum(slow, MANY)
-    for state, name in (
-        (State.STALLED, "stalled"),
-        (State.AWAY, "lost"),
-        (State.REBUILDING, "rebuild"),
-    ):
-        what[worst == state] = WHATS.index(name)
+    what[worst == State.STALLED] = WHATS.index("stalled")
     codes = np.full(MINUTES_PER_YEAR, WELL.code, dtype=np.uint8)
-    codes[minutes] = what * len(State) + depth
+    first = states[0] > State.WELL
+    codes[minutes] = (what * 2 + first) * len(State) + depth
     return codes

@@ -29,8 +29,8 @@ from disklab.spec.timetable import (
 )
 from disklab.telemetry.sources import CPUS, Machine
 
-SLOW_PERMILLE = 10_000
-"""`slow`: service times are ten times as long."""
+USUAL_TIMES = 10
+"""`slow`: how many times as long service times are where the event does not say it."""
 WHOLE_PPM = 1_000_000
 
 
@@ -111,7 +111,7 @@ class Breaker:
             if newcomer is not None:
                 self._bring(event, name, newcomer)
             elif event.kind in DISK_KINDS:
-                self._touch_disk(event.kind, self.ground.nodes[name])
+                self._touch_disk(event, self.ground.nodes[name])
             elif event.kind == "move":
                 self._move(event, name)
             else:
@@ -119,11 +119,12 @@ class Breaker:
         finally:
             self.now_on = None
 
-    def _touch_disk(self, kind: str, node: Node) -> None:
+    def _touch_disk(self, event: TimedEvent, node: Node) -> None:
         device = self.ground.data_device
-        match kind:
+        match event.kind:
             case "slow":
-                node.break_disk(device, {"kind": "slow", "permille": SLOW_PERMILLE, "disk": None})
+                permille = round((event.times or USUAL_TIMES) * 1000)
+                node.break_disk(device, {"kind": "slow", "permille": permille, "disk": None})
             case "stall":
                 node.break_disk(device, {"kind": "stall", "for_ns": None})
             case "mend":

@@ -14,7 +14,7 @@ from math import log
 
 import polars as pl
 
-from disklab.report import faults, sentences, wording
+from disklab.report import faults, sentences, weather, wording
 from disklab.report.axes import plain
 from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair, pairs_of
@@ -204,7 +204,7 @@ def answer_of(subject: Subject) -> Answer:
     rules = [sentence(matrix, rule, cells) for rule, cells in ruled(matrix)]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in rules]
     # Who breaks nodes asks what that costs before what the load did.
-    lost = faults.sentences(matrix)
+    lost = [*weather.sentences(matrix), *faults.sentences(matrix)]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in lost]
     return Answer(subject, tuple(pairs), tuple(findings))
 

@@ -10,7 +10,15 @@ from typing import Any
 
 import altair as alt
 
-from disklab.report import axes, charts_by_factor, charts_of_course, faults, tables, wording
+from disklab.report import (
+    axes,
+    charts_by_factor,
+    charts_of_course,
+    faults,
+    tables,
+    weather,
+    wording,
+)
 from disklab.report.answer import Answer, Finding, Part, answer_of, bounded
 from disklab.report.axes import Figures, Panel, Section, rows, unchecked
 from disklab.report.cells import Cell
@@ -288,8 +296,10 @@ class Report:
         """The charts."""
         with unchecked():
             broken = faults.fault_section(self.subjects[0])
+            year = weather.weather_section(self.subjects[0])
             return [
                 *([] if broken is None else [broken]),
+                *([] if year is None else [year]),
                 charts_by_factor.rate_section(self.subjects),
                 charts_by_factor.latency_section(self.subjects),
                 tail_section(self.subjects[0]),

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.facts import GIB
 from disklab.errors import UserError
-from disklab.results.records import Amount, Count, Record
+from disklab.results.figures import Amount, Count, Record
 
 PAGE = "knob.html"
 """As `disklab knob` writes it, with every VM."""

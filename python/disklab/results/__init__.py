@@ -7,6 +7,7 @@ trials = pl.read_ndjson("disklab-runs/RUN/trials.jsonl", infer_schema_length=Non
 """
 
 from disklab.interrupts import take_back_ctrl_c
+from disklab.results.figures import Level
 from disklab.results.histogram import Histogram, HistogramError, Sum, decode, encode, merged
 from disklab.results.records import (
     Band,
@@ -15,7 +16,6 @@ from disklab.results.records import (
     CreditsGone,
     ExperimentNote,
     Figure,
-    Level,
     LimitWait,
     Mode,
     Mover,

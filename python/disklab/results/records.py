@@ -10,33 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
+
+from disklab.results.figures import LARGEST, Amount, Count, Level, Number, Record, Whole, not_tiny
+from disklab.results.weather import WeatherYear
 
 FORMAT = 1
 
 Mode = Literal["predict", "rehearse", "measure", "published", "probe"]
 Status = Literal["ok", "failed", "refused", "invalid"]
 
-# A folder may be damaged or of somebody else's making: figures that nothing can have are refused
-# once, here, so that no reader divides by them or takes their logarithm.
-LARGEST, SMALLEST = 1e15, 1e-12
 # Of a file system 255 bytes; names that are made from it are longer.
 LONGEST_NAME = 240
-
-
-def _not_tiny(value: float) -> float:
-    if 0 < value < SMALLEST:
-        raise ValueError(f"is 0, or at least {SMALLEST:g}")
-    return value
-
-
-Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
-"""A finite number."""
-Amount = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False), AfterValidator(_not_tiny)]
-"""A rate, a time, a price: what others are divided by."""
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
-Level = str | Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | Number
 
 
 def _is_a_name(value: str) -> str:
@@ -53,19 +38,13 @@ def _is_a_loop(loop: dict[str, Any]) -> dict[str, Any]:
             continue
         if isinstance(rate, bool) or not isinstance(rate, int | float):
             raise ValueError(f"{name} is a number")
-        _not_tiny(rate)
+        not_tiny(rate)
         if not 0 <= rate <= LARGEST:
             raise ValueError(f"{name} lies between 0 and {LARGEST:g}")
     for name in ("kind", "arrivals"):
         if not isinstance(loop.get(name, ""), str):
             raise ValueError(f"{name} is a text")
     return loop
-
-
-class Record(BaseModel):
-    """A part of the shape; keys that this version does not know are kept."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
 
 class Reason(Record):
@@ -557,6 +536,8 @@ class TrialResult(Record):
     """What they read and wrote, of the same node."""
     recovery: Recovery | None = None
     """What the faults of a timetable did; None: there was none."""
+    year: WeatherYear | None = None
+    """Only of mode `predict`: what a year of disk weather costs, where it was asked for."""
     trace: TraceRecord | None = None
     """The block trace that was replayed; None: the workload was none."""
     price_usd_per_month: Amount | None = None

@@ -14,12 +14,12 @@ from typing import Any
 import polars as pl
 import yaml
 
+from disklab.results.figures import Level
 from disklab.results.histogram import Histogram
 from disklab.results.records import (
     Citation,
     ExperimentNote,
     Figure,
-    Level,
     Operation,
     PlannedTrial,
     Price,

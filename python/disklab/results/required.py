@@ -13,15 +13,8 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from disklab.catalog.quantity import parse_disks
 from disklab.errors import UserError
-from disklab.results.records import (
-    LARGEST,
-    Amount,
-    Count,
-    PlannedTrial,
-    Record,
-    TrialResult,
-    of_cluster,
-)
+from disklab.results.figures import LARGEST, Amount, Count, Record
+from disklab.results.records import PlannedTrial, TrialResult, of_cluster
 from disklab.results.timetable import in_time, recovery_time_s
 
 # Whether an offered rate was carried: the one rule of reports, requirements and advice.
@@ -128,6 +121,8 @@ class Bounds(Record):
     p95_ms: Amount | None = None
     p99_ms: Amount | None = None
     p999_ms: Amount | None = None
+    of_time_ratio: Amount | None = None
+    """The share of a year's minutes that keep the bounds; None: a quiet hour counts."""
 
     def told(self) -> Iterator[tuple[str, float]]:
         """Yield each bound by the name that results have."""
@@ -168,6 +163,13 @@ class Required(Record):
     """The cluster's volumes, for durability."""
     copies: int = 1
     """How many nodes have each row, for durability."""
+
+    @property
+    def of_time_ratio(self) -> float | None:
+        """The largest share of time that any bound is to be kept for; None: none says."""
+        parts = (self.all, self.read, self.write)
+        ratios = [part.of_time_ratio for part in parts if part and part.of_time_ratio]
+        return max(ratios, default=None)
 
     def latencies(self) -> Iterator[tuple[str, str, float]]:
         """Yield operation, percentile and bound in milliseconds."""
@@ -364,7 +366,10 @@ def fullest(result: TrialResult) -> float | None:
 
 
 def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point]:
-    """Yield whether latencies stay below their bounds."""
+    """Yield whether latencies stay below their bounds: in a quiet hour, or so much of a year."""
+    if required.of_time_ratio is not None:
+        yield _of_time(required.of_time_ratio, results)
+        return
     for operation, name, bound in required.latencies():
         found = []
         for result in results:
@@ -384,6 +389,37 @@ def _quick(required: Required, results: Sequence[TrialResult]) -> Iterator[Point
         if _at_cliff(results, name):
             shown = f"from {_span((span[0], span[0]), ' ms', bound)}, at a cliff"
         yield Point(what, _below(bound, span), asked, shown, _over(span[1], bound))
+
+
+def _of_time(ratio: float, results: Sequence[TrialResult]) -> Point:
+    """Return whether so many of a year's minutes keep the bounds, at both ends of zones."""
+    asked = f"at least {percent_of_time(ratio)} of the minutes"
+    years = [result.year for result in results if result.year is not None]
+    if len(years) < len(results):
+        return Point("a year", Outcome.CANNOT_TELL, asked, "a year is predicted, not measured")
+    kept = [
+        share
+        for year in years
+        for share in (year.kept_alone_ratio, year.kept_ratio, year.kept_together_ratio)
+    ]
+    low, high = min(kept), max(kept)
+    ends = dict.fromkeys((percent_of_time(low), percent_of_time(high)))
+    bounds = years[0].promise
+    return Point(
+        bounds,
+        _above(ratio, (low, high)),
+        asked,
+        " to ".join(ends),
+        (1 - low) / (1 - ratio) if ratio < 1 else LARGEST,
+    )
+
+
+def percent_of_time(ratio: float) -> str:
+    """Return a share of time with as many nines as it has: 99.95 %, 99.9993 %."""
+    lost = 1 - ratio
+    digits = 0 if lost <= 0 else min(max(1 - math.floor(math.log10(lost * 100)), 0), 6)
+    text = f"{ratio * 100:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 
 
 def _at_cliff(results: Sequence[TrialResult], name: str) -> bool:

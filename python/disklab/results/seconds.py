@@ -19,8 +19,9 @@ from pydantic import Field
 
 from disklab import durable, reading
 from disklab.folders import Inside
+from disklab.results.figures import Amount, Count, Number, Record
 from disklab.results.histogram import Histogram, HistogramError, Layout, decode, merged
-from disklab.results.records import STRETCHES, Amount, Count, Number, Record, TrialResult
+from disklab.results.records import STRETCHES, TrialResult
 
 # What a percentile consists of, in words: the largest stretches of an operation's way first.
 

@@ -22,7 +22,8 @@ import polars as pl
 from disklab import durable, reading
 from disklab.errors import Problem, UserError
 from disklab.folders import Inside
-from disklab.results.records import LARGEST, RunInfo, TrialResult, of_node
+from disklab.results.figures import LARGEST
+from disklab.results.records import RunInfo, TrialResult, of_node
 
 # Results as a table: one row for each repeat, a column for each factor.
 

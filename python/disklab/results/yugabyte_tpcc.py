@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from disklab import reading
 from disklab.errors import Problem, UserError, refuse
-from disklab.results.records import Amount, Count, Level, Operation, TrialResult
+from disklab.results.figures import Amount, Count, Level
+from disklab.results.records import Operation, TrialResult
 
 NAMES = {
     "NewOrder": "new_order",

@@ -43,10 +43,16 @@ class Latencies(Part):
     p999_ms: Milliseconds | None = Field(default=None, alias="p99.9", examples=["50ms"])
     """Of a thousand operations 999 take at most this."""
 
+    of_time_ratio: Ratio | None = Field(default=None, alias="of_time", examples=["99.9%"])
+    """The share of a year's minutes whose own percentiles keep these bounds: predictions draw a
+    year of disk weather for it. None: a quiet hour counts."""
+
     @model_validator(mode="after")
     def _some(self) -> Latencies:
         if not self.bounds():
             raise Unreadable("a latency has a percentile", "write for example {p99: 10ms}")
+        if self.of_time_ratio is not None and not 0 < self.of_time_ratio <= 1:
+            raise Unreadable("a share of time is above 0 % and at most 100 %", "write 99.9%")
         return self
 
     def bounds(self) -> dict[str, float]:
@@ -101,6 +107,13 @@ class Require(Part):
             way_out = "write for example {read: {p99: 10ms}, rate: 25000/s}"
             raise Unreadable("a requirement asks for something", way_out)
         return self
+
+    @property
+    def of_time_ratio(self) -> float | None:
+        """The largest share of time that any bound is to be kept for; None: none says."""
+        parts = (self.all, self.read, self.write)
+        ratios = [part.of_time_ratio for part in parts if part and part.of_time_ratio]
+        return max(ratios, default=None)
 
     def latencies(self) -> dict[str, dict[str, float]]:
         """Return the bounds in milliseconds by operation; `all`: all of them together."""

@@ -142,6 +142,8 @@ NOT_YET = {
 }
 """What people will look for, and what comes nearest to it."""
 MOST_EVENTS = 100
+MOST_TIMES = 1000
+"""A volume that is slower serves nothing: a stall."""
 CLIENT = "client"
 """What a link's end is called that is no node's: the host of the load."""
 BETWEEN = "-"
@@ -225,7 +227,9 @@ class TimedEvent(Part):
         return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
 
     slow: str | None = Field(default=None, examples=["n2"])
-    """I/Os of the node's data volume take ten times as long, until mend."""
+    """I/Os of the node's data volume take ten times as long, or `times`, until mend."""
+    times: float | None = Field(default=None, gt=1, le=MOST_TIMES, examples=[4])
+    """How many times as long I/Os of a slow volume take; None: ten."""
     stall: str | None = Field(default=None, examples=["n2"])
     """The node's data volume serves nothing, until mend."""
     mend: str | None = Field(default=None, examples=["n2"])
@@ -250,6 +254,8 @@ class TimedEvent(Part):
         if self.host is not None and self.kind not in OTHER_VM_KINDS:
             rule = f"host is that of a new node, which {self.kind} does not make"
             raise Unreadable(rule, f"leave it out, or use {', '.join(OTHER_VM_KINDS)}")
+        if self.times is not None and self.kind != "slow":
+            raise Unreadable("only a slow volume has times", "write {at: 60s, slow: n2, times: 4}")
         self._check_link()
         return self
 

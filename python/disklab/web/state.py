@@ -13,7 +13,8 @@ from typing import Any, get_args
 from disklab.events import PlannedTrial
 from disklab.folders import Inside
 from disklab.results.event_log import EVENTS, TimeLeft, read_events, wish_of
-from disklab.results.records import LARGEST, Status
+from disklab.results.figures import LARGEST
+from disklab.results.records import Status
 from disklab.terminal import plain
 
 MOST_POINTS = 360

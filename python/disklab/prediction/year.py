@@ -1,0 +1,512 @@
+"""What a year of disk weather costs a cell: each kind of weather is one simulation of its own load.
+
+A kind's minutes all have the p99 of its simulation, which is held against the promise. How many
+minutes a kind has is drawn (`weather`).
+
+**Divergence:** the weather is that of the volume with the data; the log's own volume is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from disklab.catalog import Catalog
+from disklab.catalog.profile import Distribution, quantile_ns
+from disklab.catalog.quantity import parse_disks
+from disklab.catalog.weather import LOCAL, Weather, weather_of
+from disklab.databases.simulating import NS_PER_S, Breaking
+from disklab.engine.process import Memory, Workers, simulate_once
+from disklab.prediction.cells import breaking_of, database_part, with_part
+from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, needed_of
+from disklab.prediction.weather import (
+    HALF,
+    LEAST_MIN,
+    MINUTES_PER_MONTH,
+    SHARINGS,
+    WELL,
+    Absence,
+    Fleet,
+    Kind,
+    Sharing,
+    State,
+    What,
+    Year,
+    any_in_trouble,
+    depths_of,
+    drawn_year,
+    slow_copies_ratio,
+    with_absences,
+)
+from disklab.results import Yearly
+from disklab.results.required import SUSTAINED
+from disklab.results.weather import Minutes, WeatherKind, WeatherYear
+from disklab.spec import ClusterTrial, TimedEvent, Trial
+from disklab.spec.timetable import Failures, nodes_of_zone
+from disklab.spec.timetable_checks import lost_with_vm
+
+Job = dict[str, Any]
+
+YEARS = 12
+"""Drawn for each share of zones."""
+FIRST_S, MOST_S, STALLED_S = 1.0, 20.0, 7.0
+"""What is simulated of a quiet hour to see its rate, of any weather at most, and of what serves
+nothing: until reads have timed out, after 5 s as Cassandra ships."""
+LEAST_S = 0.5
+"""Ten refill windows."""
+OPERATIONS = 10_000
+"""A hundred of them are slower than p99."""
+SETTLED_S = 0.5
+"""Of the load before the weather changes."""
+UNSTATED = 2.0
+"""Without a promise, a p99 of more than twice that of a quiet hour is bad."""
+FAILED_RATIO = 0.01
+"""Where more operations fail, the slowest hundredth has no time at all."""
+MOST_TIMES = 1000.0
+
+
+def stated_failures(weather: Weather, spec: ClusterTrial) -> Failures:
+    """Return how often nodes fail: as the file says, else by the weather."""
+    if spec.failures is not None:
+        return spec.failures
+    return Failures.model_validate(
+        {
+            "vm_lost_per_year": f"{weather['vm_lost_per_year']:.9f}",
+            "vm_restarts_per_year": f"{weather['vm_restarts_per_year']:.9f}",
+            "disk_lost_per_year": f"{weather['disk_lost_per_year']:.9f}",
+            "replaced_after": f"{weather['replaced_after_min']:g}min",
+            "restarted_after": f"{weather['restarted_after_s']:g}s",
+        }
+    )
+
+
+def weather_of_trial(spec: ClusterTrial, catalog: Catalog) -> Weather:
+    """Return the weather of the disks that a trial's data lie on."""
+    volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+    expression, vendor = parse_disks(volume.disks), spec.cluster.vm.partition("/")[0]
+    entry = None if expression.is_local else catalog.disks.get(expression.name)
+    if entry is None and not expression.is_local:
+        family = expression.name if expression.name in catalog.families else LOCAL
+        return weather_of(catalog, family, vendor)
+    if entry is None or entry.family.medium == "nvme":
+        return weather_of(catalog, LOCAL, vendor)
+    return weather_of(catalog, entry.family_name, vendor)
+
+
+NO_YEAR = (
+    "the simulator breaks nodes of Cassandra, PostgreSQL, MariaDB and MySQL at a stated load, and "
+    "no devices"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cell, its weather, and the simulations that tell what each kind does to it."""
+
+    spec: ClusterTrial
+    job: Job
+    breaking: Breaking
+    weather: Weather
+    costs: Yearly | None
+    """What a lost node takes, where the simulator knows that."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The volumes."""
+        cluster = self.spec.cluster
+        return Fleet(cluster.nodes, cluster.zones, self.weather, self._disks())
+
+    def _disks(self) -> int:
+        cluster = database_part(self.job)["cluster"]
+        named = {volume["name"]: volume for volume in cluster["host"]["volumes"]}
+        return len(named[cluster["data_volume"]]["disks"])
+
+    @property
+    def failures(self) -> Failures:
+        """How often nodes fail."""
+        return stated_failures(self.weather, self.spec)
+
+    def absences(self) -> list[Absence]:
+        """Return how nodes go away: lost VMs and disks, and restarts."""
+        failures, costs = self.failures, self.costs
+        away_s, booted_s = failures.replaced_after_s, failures.restarted_after_s
+        own = lost_with_vm(self.spec)
+        lost_s = disk_s = None
+        if costs is not None:
+            lost_s, disk_s = costs.lost_s, costs.disk_lost_s
+            booted_s = booted_s if costs.restarted_s is None else costs.restarted_s
+        disks = 0 if own else self._disks()
+        rates = (
+            (failures.vm_lost_per_year, away_s, lost_s, own),
+            (failures.disk_lost_per_year * disks, away_s, disk_s, True),
+            (failures.vm_restarts_per_year, booted_s, booted_s, False),
+        )
+        return [
+            Absence(rate, gone_s / 60, max((back_s or gone_s) - gone_s, 0.0) / 60, loses)
+            for rate, gone_s, back_s, loses in rates
+            if rate
+        ]
+
+    def canonical(self, kind: Kind) -> Kind:
+        """Return the kind that is simulated for it: nodes of some databases are alike."""
+        if kind == WELL:
+            return WELL
+        return replace(kind, first=True) if self.breaking.replaces else kind
+
+    def kinds(self, years: Iterable[Year]) -> set[Kind]:
+        """Return what is simulated for these years."""
+        found = {self.canonical(kind) for year in years for kind in year.minutes()}
+        return found | {WELL, *_absent_minutes(self)}
+
+    def job_of(self, kind: Kind, window_s: float) -> Job:
+        """Return the simulation of a kind of weather, so long."""
+        delays = self.breaking.delays
+        # Lost, and known to be: the minute before it is a stall's.
+        known = replace(delays, start_s=0.0, join_s=0.0, notice_s=0.0, gossip_s=0.0)
+        events = [TimedEvent.model_validate(event) for event in self._events(kind)]
+        part = database_part(self.job)
+        if kind.what == "stalled":
+            window_s = max(window_s, STALLED_S)
+        stop = {"operations": None, "duration_ns": round((window_s + SETTLED_S) * NS_PER_S)}
+        course = {"stop": stop, "warm_up_ns": round(SETTLED_S * NS_PER_S)}
+        waits = delays if kind.what == "stalled" else known
+        faults = self.breaking.job(events, self.spec.database, waits, self.spec.cluster, ())
+        return with_part(self.job, {"workload": part["workload"] | course, "faults": faults})
+
+    def _events(self, kind: Kind) -> Iterator[Job]:
+        nodes = self._nodes(kind)
+        if kind.what == "rebuild":
+            yield {"at": "0s", "lose": nodes[0]}
+            yield {"at": f"{AT_ONCE_S}s", "replace": nodes[0]}
+            return
+        for node in nodes:
+            if kind.what == "stalled":
+                yield {"at": "0s", "stall": node}
+            elif kind.what == "lost":
+                yield {"at": "0s", "lose": node}
+            else:
+                yield {"at": "0s", "slow": node, "times": self.times(kind.depth)}
+
+    def _nodes(self, kind: Kind) -> list[str]:
+        cluster = self.spec.cluster
+        names = [f"n{number + 1}" for number in range(cluster.nodes)]
+        if kind.what == "well":
+            return []
+        if kind.what == "many":
+            zone = nodes_of_zone(cluster, "1")
+            return zone if len(zone) > 2 else names
+        first = 0 if kind.first or len(names) == 1 else 1
+        return names[first : first + (2 if kind.what == "two" else 1)] or names[-1:]
+
+    def times(self, depth: State) -> float:
+        """Return how many times as long I/Os take in a slow event of a depth."""
+        if depth == State.BLOCKED:
+            part = database_part(self.job)["cluster"]
+            (volume,) = (
+                volume
+                for volume in part["host"]["volumes"]
+                if volume["name"] == part["data_volume"]
+            )
+            write = Distribution.model_validate(volume["disks"][0]["latency"]["write"])
+            usual_ms = float(quantile_ns(write, 500_000)) / 1e6
+            return round(min(max(self.weather["blocked_ms"] / usual_ms, 2.0), MOST_TIMES), 3)
+        (level,) = (each.level for each in depths_of(self.weather) if each.state == depth)
+        return round(1 / level, 3)
+
+
+def case_of(trial: Trial, job: Job, catalog: Catalog, costs: Yearly | None) -> Case | None:
+    """Return the weather of a trial; None: the simulator breaks none of its nodes, or has no load.
+
+    A load that is searched for, and caches that another trial leaves, have no quiet hour.
+    """
+    breaking, spec = breaking_of(trial), trial.spec
+    has_load = not job.get("then") and spec.variable is None
+    if spec.cluster is None or breaking is None or not has_load or not database_part(job):
+        return None
+    weather = weather_of_trial(spec, catalog)
+    return Case(spec, job, breaking, weather, costs)
+
+
+Drawn = dict[Sharing, list[Year]]
+
+
+class Draws:
+    """Drawn years; the volumes of equal fleets are drawn once."""
+
+    def __init__(self, seed: int, years: int = YEARS) -> None:
+        """Draw so many years, of the seed and those behind it."""
+        self.seed, self.years = seed, years
+        self._known: dict[tuple[object, ...], Year] = {}
+
+    def of(self, case: Case, sharings: Sequence[Sharing] = SHARINGS) -> Drawn:
+        """Return the years of a case's volumes."""
+        fleet = case.fleet
+
+        def year(sharing: Sharing, seed: int) -> Year:
+            key = (*fleet.key, sharing, seed)
+            if key not in self._known:
+                self._known[key] = drawn_year(fleet, sharing, seed)
+            return self._known[key]
+
+        seeds = range(self.seed, self.seed + self.years)
+        return {sharing: [year(sharing, seed) for seed in seeds] for sharing in sharings}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a kind of weather does to the promise."""
+
+    above: bool
+    reason: str
+    answer: Job | None
+
+
+class Judge:
+    """Holds the simulation of each kind of weather against the promise of a case."""
+
+    def __init__(
+        self, case: Case, answers: Mapping[Kind, Job], like: WeatherYear | None = None
+    ) -> None:
+        """Take the answers of the simulator, that of a quiet hour among them.
+
+        `like`: whose unstated promise counts, of the system before a change.
+        """
+        self._case, self._answers = case, answers
+        self.quiet = answers[WELL]
+        asked = case.spec.require.latencies() if case.spec.require is not None else {}
+        self.bounds = {
+            (operation, name): bound
+            for operation, bounds in asked.items()
+            for name, bound in bounds.items()
+        }
+        self.stated = bool(self.bounds)
+        if not self.stated:
+            quiet_ms = self.quiet["latency_ms"]["p99"] if like is None else like.quiet_p99_ms
+            self.bounds = {("all", "p99"): UNSTATED * quiet_ms}
+
+    def promise(self) -> str:
+        """Return it in words."""
+        parts = [
+            f"{name if operation == 'all' else f'{operation} {name}'} at most {bound:.3g} ms"
+            for (operation, name), bound in self.bounds.items()
+        ]
+        return ", ".join(parts)
+
+    def of(self, kind: Kind) -> Verdict:
+        """Return what a kind does. What was not simulated counts as missed."""
+        answer = self._answers.get(self._case.canonical(kind))
+        if answer is None or answer["event"] == "refused":
+            reasons = answer["reasons"] if answer else []
+            why = reasons[0]["rule"] if reasons else "nothing was simulated"
+            return Verdict(True, f"not simulated: {why}", None)
+        reason = next(self._missed(answer), "")
+        return Verdict(bool(reason), reason, answer)
+
+    def _missed(self, answer: Job) -> Iterator[str]:
+        failed = failed_per_s(answer)
+        rate, quiet = answer["ops_per_s"], self.quiet["ops_per_s"]
+        if failed > FAILED_RATIO * (rate + failed):
+            yield f"{failed / (rate + failed):.0%} of the operations fail"
+        load = self._case.spec.workload.load
+        is_open = load is not None and load.rate_per_s is not None
+        least = (SUSTAINED if is_open else HALF) * quiet
+        # Of operations that never end there is no latency.
+        if rate < least:
+            yield f"{rate / quiet:.0%} of the rate"
+        for (operation, name), bound in self.bounds.items():
+            part = answer if operation == "all" else answer["per_operation"].get(operation)
+            value = part["latency_ms"].get(name) if part else None
+            if value is not None and value > bound:
+                yield f"{'' if operation == 'all' else f'{operation} '}{name} {value:.3g} ms"
+
+
+def failed_per_s(answer: Job) -> float:
+    """Return the operations that fail each second."""
+    failed, elapsed_s = answer["faults"]["failed_operations"], answer["elapsed_s"]
+    return float(failed / elapsed_s) if elapsed_s else 0.0
+
+
+def simulated(
+    asked: Mapping[int, tuple[Case, Iterable[Kind]]], seed: int, workers: Workers
+) -> dict[int, dict[Kind, Job]]:
+    """Return the answer to each kind of each case; equal jobs are simulated once.
+
+    A quiet hour comes first: by its rate, all others have about as many operations.
+    """
+    memory: Memory = {}
+
+    def answered(places: Sequence[tuple[int, Kind, float]]) -> Iterator[tuple[int, Kind, Job]]:
+        jobs = [
+            {**asked[index][0].job_of(kind, window_s), "cell": number}
+            | {"seed": seed, "fidelity": "quick"}
+            for number, (index, kind, window_s) in enumerate(places)
+        ]
+        for answer in simulate_once(jobs, memory, workers=workers):
+            index, kind, _ = places[answer["cell"]]
+            yield index, kind, answer
+
+    windows = {}
+    for index, _, answer in answered([(index, WELL, FIRST_S) for index in asked]):
+        if answer["event"] != "refused" and answer["ops_per_s"]:
+            window_s = OPERATIONS / answer["ops_per_s"]
+            windows[index] = round(min(max(window_s, LEAST_S), MOST_S), 1)
+    found: dict[int, dict[Kind, Job]] = {index: {} for index in asked}
+    places = [
+        (index, kind, windows[index])
+        for index, (_, kinds) in asked.items()
+        if index in windows
+        for kind in sorted(kinds, key=lambda kind: kind.code)
+    ]
+    for index, kind, answer in answered(places):
+        found[index][kind] = answer
+    return found
+
+
+def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
+    """Return what drawn years cost a case, by the judgement of each kind of weather."""
+    middle = drawn["assumed"]
+    kinds = {kind: judge.of(kind) for kind in case.kinds(y for ys in drawn.values() for y in ys)}
+    above = {kind for kind, verdict in kinds.items() if verdict.above}
+    totals = minutes_of(case, middle)
+    told = [_told(kind, totals.get(kind, 0.0), kinds[kind]) for kind in kinds]
+    told.sort(key=lambda one: (not one.above, -one.minutes_per_month))
+    failing_s = {kind: failed_per_s(one.answer) for kind, one in kinds.items() if one.answer}
+    spans = {sharing: minutes_above(case, years, above) for sharing, years in drawn.items()}
+    spec, weather = case.spec, case.weather
+    copies, zones = spec.copies, spec.cluster.zones
+    needed = needed_of(spec.database.consistency, copies)
+    exact = expected(System(spec.cluster.nodes, zones, copies, needed, (*_outages(case),)))
+    volumes = spec.cluster.nodes * case.fleet.disks
+    first = with_absences(middle[0], case.fleet, case.absences(), seed)
+    missed = [kind for kind in first.minutes() if case.canonical(kind) in above]
+    return WeatherYear(
+        disk=weather.name,
+        promise=judge.promise(),
+        asked_ratio=spec.require.of_time_ratio if spec.require is not None else None,
+        stated=judge.stated,
+        quiet_p99_ms=judge.quiet["latency_ms"]["p99"],
+        above=spans["assumed"],
+        above_alone=spans["none"],
+        above_together=spans["all"],
+        kept_ratio=kept_ratio(spans["assumed"]),
+        kept_alone_ratio=kept_ratio(spans["none"]),
+        kept_together_ratio=kept_ratio(spans["all"]),
+        slow_quorum_min_per_month=MINUTES_PER_MONTH
+        * slow_copies_ratio(weather, copies, needed, "assumed"),
+        any_slow_ratio=any_in_trouble(weather, volumes, HALF),
+        unserved_min_per_month=exact.unavailable_min / MONTHS,
+        failed_per_year=sum(
+            minutes * MONTHS * SECONDS * failing_s.get(kind, 0.0)
+            for kind, minutes in totals.items()
+        ),
+        loss_probability=exact.loss_probability,
+        kinds=told,
+        strip=first.minutes_a_day(missed),
+        years=len(middle),
+        seed=seed,
+    )
+
+
+def minutes_of(case: Case, years: Sequence[Year]) -> dict[Kind, float]:
+    """Return the minutes a month of each kind that is simulated.
+
+    Volumes' are those of the drawn years; nodes are away so seldom that they have their mean.
+    """
+    totals: dict[Kind, float] = {WELL: MINUTES_PER_MONTH}
+    for year in years:
+        for kind, count in year.minutes().items():
+            known = case.canonical(kind)
+            if known != WELL:
+                totals[known] = totals.get(known, 0.0) + count / len(years) / MONTHS
+    for kind, minutes in _absent_minutes(case).items():
+        totals[kind] = totals.get(kind, 0.0) + minutes / MONTHS
+    totals[WELL] = max(2 * MINUTES_PER_MONTH - sum(totals.values()), 0.0)
+    return totals
+
+
+def _absent_minutes(case: Case) -> dict[Kind, float]:
+    """Return the mean minutes a year in which some node is away, by kind."""
+    found: dict[Kind, float] = {}
+    for absence in case.absences():
+        away = max(absence.away_min, LEAST_MIN)
+        lengths: dict[What, float] = {
+            "stalled": LEAST_MIN,
+            "lost": away - LEAST_MIN,
+            "rebuild": absence.rebuild_min,
+        }
+        for node in range(case.fleet.nodes):
+            for what, length in lengths.items():
+                kind = case.canonical(Kind(what, first=node == 0))
+                found[kind] = found.get(kind, 0.0) + absence.per_year * length
+    return {kind: minutes for kind, minutes in found.items() if minutes}
+
+
+MONTHS, SECONDS = 12, 60
+
+
+def kept_ratio(above: Minutes) -> float:
+    """Return the share of all minutes that keep the promise."""
+    return 1 - above.mean / MINUTES_PER_MONTH
+
+
+def minutes_above(case: Case, years: Sequence[Year], above: set[Kind]) -> Minutes:
+    """Return the minutes a month that miss the promise: their mean, and a band of single years."""
+    totals = minutes_of(case, years)
+    absences, fleet = case.absences(), case.fleet
+    each = []
+    for number, year in enumerate(years):
+        counts = with_absences(year, fleet, absences, number).minutes()
+        missed = (count for kind, count in counts.items() if case.canonical(kind) in above)
+        each.append(sum(missed) / MONTHS)
+    mean = sum(minutes for kind, minutes in totals.items() if kind in above)
+    low, high = np.quantile(each, (0.1, 0.9)).tolist()
+    return Minutes(mean=mean, low=low, high=high)
+
+
+def _outages(case: Case) -> Iterator[Outage]:
+    """Yield how nodes stop to serve: they are away, or their volumes stall."""
+    for absence in case.absences():
+        whole_s = (absence.away_min + absence.rebuild_min) * SECONDS
+        yield Outage(absence.per_year, whole_s, absence.loses_data)
+    weather = case.weather
+    stall_s = weather["stall_s"] * (1 - weather["long_stall_ratio"])
+    stall_s += weather["long_stall_min"] * 60 * weather["long_stall_ratio"]
+    if weather["stalls_per_year"]:
+        yield Outage(weather["stalls_per_year"] * case.fleet.disks, stall_s, loses_data=False)
+
+
+NAMES = {
+    "well": "a quiet hour",
+    "one": "one slow volume",
+    "two": "two slow volumes",
+    "many": "a slow zone",
+    "stalled": "a volume that serves nothing",
+    "lost": "a lost node",
+    "rebuild": "the rebuild of a node",
+}
+DEPTHS = {
+    State.SLIGHT: "above half of its IOPS",
+    State.SLOW: "below half of its IOPS",
+    State.BLOCKED: "in effect blocked",
+}
+
+
+def in_words(kind: Kind) -> str:
+    """Return a kind of weather in words."""
+    return NAMES[kind.what] + (f", {DEPTHS[kind.depth]}" if kind.depth in DEPTHS else "")
+
+
+def _told(kind: Kind, minutes_per_month: float, verdict: Verdict) -> WeatherKind:
+    answer = verdict.answer
+    return WeatherKind(
+        what=in_words(kind),
+        minutes_per_month=minutes_per_month,
+        above=verdict.above,
+        p99_ms=answer["latency_ms"]["p99"] if answer else None,
+        ops_per_s=answer["ops_per_s"] if answer else None,
+        failed_per_s=failed_per_s(answer) if answer else None,
+        reason=verdict.reason,
+    )

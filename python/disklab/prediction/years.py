@@ -1,0 +1,207 @@
+"""Years of disk weather for the cells of a run, and what changes of a system would spare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from disklab.catalog import Catalog
+from disklab.catalog.provisioning import Terms, provision
+from disklab.catalog.quantity import DiskExpression, parse_disks
+from disklab.catalog.weather import IN_WORDS
+from disklab.engine.process import Workers
+from disklab.errors import UserError
+from disklab.prediction.cells import breaking_of
+from disklab.prediction.weather import MINUTES_PER_MONTH, WELL, Kind
+from disklab.prediction.year import (
+    Case,
+    Draws,
+    Job,
+    Judge,
+    case_of,
+    in_words,
+    minutes_of,
+    simulated,
+    year_of,
+)
+from disklab.results import Yearly
+from disklab.results.weather import BoughtBack, Turn, WeatherYear
+from disklab.spec import ClusterTrial, Trial
+from disklab.spec.amounts import only
+from disklab.spec.timetable import OtherHost, cluster_on
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What years are made with."""
+
+    catalog: Catalog
+    seed: int
+    workers: Workers
+    job_of: Callable[[Trial], Job | None]
+    """Returns the job of a trial that differs from one of the file; None: it cannot be."""
+    price_of: Callable[[ClusterTrial], float | None]
+
+
+def weather_years(
+    runnable: Mapping[int, tuple[Trial, Job]], costs: Mapping[int, Yearly], tools: Tools
+) -> dict[int, WeatherYear]:
+    """Return what a year costs each trial whose nodes the simulator breaks.
+
+    `runnable`: jobs by the number of their trial; `costs`: what failures cost, where that is
+    known. Raises EngineError when the engine dies.
+    """
+    catalog, seed = tools.catalog, tools.seed
+    draws = Draws(seed)
+    cases = {
+        index: case
+        for index, (trial, job) in runnable.items()
+        if (case := case_of(trial, job, catalog, costs.get(index))) is not None
+    }
+    drawn = {index: draws.of(case) for index, case in cases.items()}
+    asked = {
+        index: case.kinds(year for years in drawn[index].values() for year in years)
+        for index, case in cases.items()
+    }
+    places = {index: (cases[index], kinds) for index, kinds in asked.items()}
+    answers = simulated(places, seed, tools.workers)
+    found = {}
+    for index, case in cases.items():
+        if answers[index].get(WELL, {}).get("event") == "cell":
+            judge = Judge(case, answers[index])
+            year = year_of(case, drawn[index], judge, seed)
+            found[index] = year.model_copy(update={"turns": list(_turns(case, judge, seed))})
+    troubled = [index for index, year in found.items() if year.above.mean][:MOST_CHANGED]
+    for index in troubled:
+        back = bought_back(runnable[index][0], cases[index], found[index], tools)
+        found[index] = found[index].model_copy(update={"back": back})
+    return found
+
+
+MOST_CHANGED = 4
+"""Cells for which changes are tried: each is a year of its own."""
+FEWER_YEARS = 4
+"""Drawn for a change, or for another number."""
+SELDOM_MIN = 0.5
+"""Kinds with fewer minutes a month are left out where only a difference is asked for."""
+BETTER = {
+    **dict.fromkeys(("aws/gp2", "aws/gp3", "aws/st1"), "aws/io2"),
+    **dict.fromkeys(("azure/StandardSSD", "azure/StandardHDD"), "azure/PremiumV2"),
+}
+"""What keeps its promise for longer, by family of disks: as large, with as many IOPS."""
+
+
+def changed_trials(trial: Trial, catalog: Catalog) -> Iterator[tuple[str, Trial]]:
+    """Yield what else could be bought: a change in words, and the trial with it."""
+    spec = only(ClusterTrial, trial.spec)
+    cluster, database = spec.cluster, spec.database
+    breaking = breaking_of(trial)
+    if breaking is not None and breaking.replaces and spec.copies < cluster.nodes:
+        more = database.model_copy(update={"replication_factor": spec.copies + 1})
+        yield "one more copy", _with(trial, database=more)
+    if cluster.zones < cluster.nodes:
+        zone = cluster.model_copy(update={"zones": cluster.zones + 1})
+        yield "another zone", _with(trial, cluster=zone)
+    expression = parse_disks(cluster.volumes[cluster.device_of("data")].disks)
+    if expression.is_local:
+        return
+    disk = provision(catalog, expression, Terms(place="data disks"))
+    other = BETTER.get(disk.entry.family_name)
+    if other is not None:
+        better = DiskExpression(other, expression.count, disk.size_bytes, disk.iops)
+        yield other.partition("/")[2], _on(trial, better)
+    rate = disk.entry.facts.iops
+    if rate is not None and rate.choosable and disk.iops is not None:
+        twice = replace(expression, iops=2 * disk.iops)
+    else:
+        twice = replace(expression, count=2 * expression.count)
+    yield "twice the IOPS", _on(trial, twice)
+
+
+def _with(trial: Trial, **changes: object) -> Trial:
+    return replace(trial, spec=trial.spec.model_copy(update=changes))
+
+
+def _on(trial: Trial, disks: DiskExpression) -> Trial:
+    cluster = only(ClusterTrial, trial.spec).cluster
+    return _with(trial, cluster=cluster_on(cluster, OtherHost(disks=str(disks))))
+
+
+def bought_back(trial: Trial, case: Case, year: WeatherYear, tools: Tools) -> list[BoughtBack]:
+    """Return what each change would spare; what cannot be had is left out."""
+    draws = Draws(tools.seed, FEWER_YEARS)
+    others: dict[int, tuple[Case, list[Kind]]] = {}
+    names: list[str] = []
+    specs: list[ClusterTrial] = []
+    now = minutes_of(case, draws.of(case, ("assumed",))["assumed"])
+    for name, changed in changed_trials(trial, tools.catalog):
+        try:
+            job = tools.job_of(changed)
+        except UserError:
+            job = None
+        other = None if job is None else case_of(changed, job, tools.catalog, case.costs)
+        if other is None:
+            continue
+        totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
+        often = [kind for kind, minutes in totals.items() if minutes >= SELDOM_MIN]
+        others[len(names)] = (other, often)
+        names.append(name)
+        specs.append(other.spec)
+    answers = simulated(others, tools.seed, tools.workers)
+    missed = {kind.what for kind in year.kinds if kind.above}
+    before = sum(minutes for kind, minutes in now.items() if in_words(kind) in missed)
+    price, found = tools.price_of(case.spec), []
+    for number, (other, often) in others.items():
+        if WELL not in answers[number]:
+            continue
+        judge = Judge(other, answers[number], year if not year.stated else None)
+        totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
+        after = sum(totals[kind] for kind in often if judge.of(kind).above)
+        then = tools.price_of(specs[number])
+        usd = None if price is None or then is None else round(then - price, 2)
+        found.append(
+            BoughtBack(
+                change=names[number],
+                minutes_per_month=after,
+                saved_min=before - after,
+                usd_per_month=usd,
+            )
+        )
+    return found
+
+
+TURNING = (
+    "slow_ratio",
+    "stalls_per_year",
+    "long_stall_ratio",
+    "shared_ratio",
+    "shared_volumes_ratio",
+    "zone_events_per_year",
+    "zone_event_hours",
+    "zone_volumes_ratio",
+    "vm_lost_per_year",
+    "vm_restarts_per_year",
+    "replaced_after_min",
+    "pauses_per_year",
+)
+"""Numbers of the weather that move minutes without another simulation."""
+
+
+def _turns(case: Case, judge: Judge, seed: int) -> Iterator[Turn]:
+    """Yield what each number would make of a promise for a share of time, at both of its ends."""
+    require = case.spec.require
+    ratio = require.of_time_ratio if require is not None else None
+    if ratio is None:
+        return
+    draws = Draws(seed, FEWER_YEARS)
+    for name in TURNING:
+        odds = case.weather.odds[name]
+        ends = []
+        for end in odds.ends if odds.ends[0] < odds.ends[1] else ():
+            other = replace(case, weather=case.weather.with_value(**{name: end}))
+            totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
+            missed = sum(minutes for kind, minutes in totals.items() if judge.of(kind).above)
+            ends.append(max(1 - missed / MINUTES_PER_MONTH, 0.0))
+        if ends:
+            turns = (ends[0] >= ratio) is not (ends[1] >= ratio)
+            yield Turn(number=IN_WORDS[name][0], low=ends[0], high=ends[1], turns=turns)

@@ -1,0 +1,170 @@
+"""A year of disk weather of a whole cell: simulated kinds, drawn minutes, the promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disklab import spec
+from disklab.errors import UserError
+from disklab.prediction.run import Options, predict
+from disklab.prediction.weather import MINUTES_PER_MONTH
+from disklab.report.subject import subjects_of
+from disklab.report.weather import sentences, weather_section
+from disklab.results import Run, TrialResult
+from disklab.results.required import Outcome, judged, percent_of_time
+from disklab.results.weather import WeatherYear
+
+TEXT = """\
+title: weather
+cluster:
+  nodes: 3
+  vm: aws/m5.2xlarge
+  volumes: {data: {disks: "aws/gp3(500GiB, 3000 IOPS, 125 MiB/s)"}}
+client: {nodes: 1, vm: aws/m5.2xlarge}
+database: {engine: cassandra, replication_factor: 3, consistency: LOCAL_QUORUM}
+dataset: {rows: 20M, row: 5 x 818B}
+workload:
+  operations: {read: 80%, write: 20%}
+  keys: uniform
+  load: {rate: 300/s}
+  stop: {duration: 5s}
+require: {all: {p99: 100ms, of_time: 99.9%}}
+"""
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> spec.Experiment:
+    path = tmp_path_factory.mktemp("weather") / "x.yaml"
+    path.write_text(TEXT)
+    return spec.load(path)
+
+
+def predicted(experiment: spec.Experiment, *weather: Path) -> Run:
+    options = Options(out=experiment.path.parent / "runs", weather=weather)
+    return predict(experiment, options, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def run(experiment: spec.Experiment) -> Run:
+    return predicted(experiment)
+
+
+def result_of(run: Run) -> TrialResult:
+    (result,) = run.results()
+    return result
+
+
+def year_of(run: Run) -> WeatherYear:
+    year = result_of(run).year
+    assert year is not None
+    return year
+
+
+def test_every_minute_of_a_month_has_one_kind_of_weather(run: Run) -> None:
+    year = year_of(run)
+    assert sum(kind.minutes_per_month for kind in year.kinds) == pytest.approx(MINUTES_PER_MONTH)
+    missed = sum(kind.minutes_per_month for kind in year.kinds if kind.above)
+    assert missed == pytest.approx(year.above.mean)
+    assert year.kept_ratio == pytest.approx(1 - missed / MINUTES_PER_MONTH)
+    assert len(year.strip) == 365
+
+
+def test_a_blocked_volume_misses_the_promise_and_a_quiet_hour_keeps_it(run: Run) -> None:
+    kinds = {kind.what: kind for kind in year_of(run).kinds}
+    quiet, blocked = kinds["a quiet hour"], kinds["one slow volume, in effect blocked"]
+    assert not quiet.above
+    assert blocked.above
+    assert blocked.p99_ms is not None
+    assert quiet.p99_ms is not None
+    assert blocked.p99_ms > 10 * quiet.p99_ms
+    # Three volumes, 1 % of the time, of which a tenth is so deep.
+    assert blocked.minutes_per_month == pytest.approx(3 * 438 * 0.09 / 0.89, rel=0.15)
+    assert kinds["a lost node"].minutes_per_month > 0
+
+
+def test_what_failures_cost_stands_beside_it_although_the_file_states_none(run: Run) -> None:
+    recovery = result_of(run).recovery
+    assert recovery is not None
+    assert recovery.yearly is not None
+    assert recovery.yearly.lost_s is not None
+    assert recovery.yearly.lost_s > 15 * 60
+
+
+def test_the_promise_is_judged_by_the_year(run: Run) -> None:
+    result = result_of(run)
+    (kept,) = judged([result], run.planned()).values()
+    (point,) = [point for point in kept.points if "p99" in point.what]
+    assert point.asked == "at least 99.9 % of the minutes"
+    year = year_of(run)
+    ends = (year.kept_alone_ratio, year.kept_ratio, year.kept_together_ratio)
+    if min(ends) < 0.999 <= max(ends):
+        assert point.outcome is Outcome.CANNOT_TELL
+    bare = result.model_copy(update={"year": None})
+    (kept,) = judged([bare], run.planned()).values()
+    assert kept.outcome is Outcome.CANNOT_TELL
+    assert "predicted, not measured" in str(kept)
+
+
+def test_changes_say_what_they_would_spare_and_cost(run: Run) -> None:
+    back = {one.change: one for one in year_of(run).back}
+    assert set(back) == {"another zone", "io2", "twice the IOPS"}
+    io2 = back["io2"]
+    assert io2.saved_min > 0.5 * year_of(run).above.mean
+    assert io2.usd_per_month is not None
+    assert io2.usd_per_month > 0
+
+
+def test_numbers_that_would_turn_the_answer_are_named(run: Run) -> None:
+    turns = {turn.number: turn for turn in year_of(run).turns}
+    rare = turns["slower than promised"]
+    # A fifteenth of the promised share was seen where anybody measured.
+    assert rare.low > rare.high
+
+
+def test_the_report_has_a_sentence_a_table_and_a_strip(run: Run) -> None:
+    (subject,) = subjects_of([run])
+    (said, why), *_ = sentences(subject.matrix)
+    assert "of a year's minutes keep p99 at most 100 ms" in said
+    assert "if volumes of a zone share nothing" in why
+    section = weather_section(subject)
+    assert section is not None
+    (panel,) = section.panels
+    assert "365 days" in panel.described
+    assert panel.figures.rows[0][2] == percent_of_time(year_of(run).kept_ratio)
+
+
+def test_a_users_own_numbers_replace_those_of_the_catalogue(
+    experiment: spec.Experiment, run: Run, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("weather: {aws/gp3: {slow_ratio: 0}, any: {zone_events_per_year: 0}}")
+    calm = year_of(predicted(experiment, mine))
+    assert calm.above.mean < 0.1 * year_of(run).above.mean
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.999, "99.9 %"), (0.99995, "99.995 %"), (1, "100 %")]
+)
+def test_shares_of_time_keep_their_nines(ratio: float, text: str) -> None:
+    assert percent_of_time(ratio) == text
+
+
+@pytest.mark.parametrize("share", ["0%", "101%", "x"])
+def test_a_share_of_time_lies_between_none_and_all(experiment: spec.Experiment, share: str) -> None:
+    path = experiment.path.with_name("wrong.yaml")
+    path.write_text(TEXT.replace("99.9%", share))
+    with pytest.raises(UserError, match="of_time"):
+        spec.load(path)
+
+
+def test_a_device_has_no_year(tmp_path: Path) -> None:
+    path = tmp_path / "device.yaml"
+    path.write_text(
+        "title: one disk\ndevice: {vm: azure/Standard_DS14_v2, volume: {disks: azure/P30}}\n"
+        "workload: {fio: {rw: randread, bs: 8k, depth: 1}, stop: {duration: 1s}}\n"
+    )
+    told: list[object] = []
+    made = predict(spec.load(path), Options(out=tmp_path, year=True), told.append)
+    assert result_of(made).year is None
+    assert any("no year of weather" in str(event) for event in told)
