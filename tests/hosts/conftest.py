@@ -102,13 +102,20 @@ class Lab:
 
     def processes(self) -> list[int]:
         """Return the engines that work in this lab."""
+        return self._with_word("emulate")
+
+    def keepers(self) -> list[int]:
+        """Return what takes this lab's hosts away when their owners are gone."""
+        return self._with_word("keeper.py")
+
+    def _with_word(self, end: str) -> list[int]:
         found = []
         for process in Path("/proc").iterdir():
             try:
-                words = (process / "cmdline").read_bytes().split(b"\0")
-            except OSError:
+                words = (process / "cmdline").read_text().split("\0")
+            except (OSError, UnicodeDecodeError):
                 continue
-            if str(self.run_dir).encode() in words:
+            if str(self.run_dir) in words and any(word.endswith(end) for word in words):
                 found.append(int(process.name))
         return found
 

@@ -101,6 +101,19 @@ def test_a_caller_mounts_in_no_folder_of_roots(lab: Lab, roots: Path, name: str)
     assert lab.devices() == {}
 
 
+@pytest.mark.parametrize("name", ["file", "missing/point", "full", "link", "mounted"])
+def test_a_caller_is_told_nothing_of_roots_folders(lab: Lab, roots: Path, name: str) -> None:
+    roots.chmod(0o700)
+    (roots / "file").write_text("")
+    (roots / "full/one").mkdir(parents=True)
+    (roots / "link").symlink_to("/nowhere/at/all")
+    point = Path("/sys") if name == "mounted" else roots / name
+    error = " ".join(attach_at(lab, point, code=2).split())
+    assert "under sudo a disk is mounted at an empty folder of your own" in error
+    for words in ("does not exist", "hide", "is not a directory", "already", "leads to"):
+        assert words not in error
+
+
 @pytest.mark.parametrize("place", ["roots/his", "mine/new", "mine/there", "below_mnt/new"])
 def test_a_caller_mounts_at_his_own_folder_and_below_mnt(
     lab: Lab, request: pytest.FixtureRequest, place: str

@@ -40,7 +40,13 @@ from disklab.hosts.places import (
     remove_mount_point,
 )
 from disklab.hosts.requirements import require_machine, required_program
-from disklab.hosts.running import MountPoint, held, is_running, stop_host
+from disklab.hosts.running import (
+    MountPoint,
+    held,
+    is_running,
+    refuse_others_folder,
+    stop_host,
+)
 from disklab.interrupts import ended_once, held_back
 
 DEFAULT_HOST = "default"
@@ -121,6 +127,8 @@ def attach(
         space = _check_space(places, request, resolution)
         held_point: MountPoint | None = None
         if request.mount_point is not None:
+            if caller is not None:
+                refuse_others_folder(request.mount_point, caller, "--mount")
             point = resolved_mount_point(request.mount_point, "--mount")
             check_mount_point(point, "--mount")
             request = replace(request, mount_point=point)
@@ -414,7 +422,7 @@ class _Step:
             if not self.request.reformat and (found := content(path)) is not None:
                 raise MachineError(f"{path}: it should be blank and holds {found}; nothing is made")
             kind: Filesystem = "ext4" if self.kind == "ext4" else "xfs"
-            make_filesystem(device, kind, reformat=self.request.reformat)
+            make_filesystem(device, kind, self.host.run, reformat=self.request.reformat)
         if self.point is not None:
             if not self.point.exists:
                 record = self._make_mount_point(self.point, record)

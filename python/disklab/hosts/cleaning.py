@@ -22,6 +22,7 @@ from disklab.engine.own_folder import UNFINISHED, remove_unfinished
 from disklab.engine.process import EngineProcess, unseen
 from disklab.errors import DisklabError
 from disklab.hosts import left_networks
+from disklab.hosts.control_group import end_marked, marked_processes
 from disklab.hosts.filesystem import force_unmount, unmount
 from disklab.hosts.left_databases import (
     Left,
@@ -209,6 +210,7 @@ def _plan_host(host: HostPlace, places: Places, scope: Scope, plan: Plan) -> Non
         return
     # Who waits for its disk ends with that, and is seen to below.
     _plan_database(places.database(host.name), plan)
+    plan.parts.append(list(_marked(host)))
     keep = not (orphan or scope.data)
     plan.parts.append(list(_host_steps(host, places, process, keep=keep)))
     if orphan and not scope.data:
@@ -276,12 +278,19 @@ def _half_made(host: HostPlace) -> Iterator[Step]:
     """Detach what a killed `attach` left on a healthy host. The lock says that none runs now."""
     for name, record in host.volume_records().items():
         if record.state == "attaching":
+            yield from _marked(host)
             remove = partial(_remove_half_made, host, name, record)
             yield Step("volume", name, host.name, remove, "half attached", holds=True)
 
 
+def _marked(host: HostPlace) -> Iterator[Step]:
+    """End what a killed command left running: its children, or mkfs in a killed `attach`."""
+    if processes := marked_processes(host.run):
+        what = ", ".join(str(process.pid) for process in processes)
+        yield Step("process", what, host.name, lambda: (end_marked(host.run), ""))
+
+
 def _remove_half_made(host: HostPlace, name: str, record: VolumeRecord) -> Outcome:
-    # mkfs outlives the command that started it, and holds the device until it is done.
     outcomes: list[DisklabError] = []
     what = f"nothing makes the volume {name} of {host.name} any more"
     done = _until(what, partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)

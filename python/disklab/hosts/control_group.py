@@ -19,13 +19,17 @@ from disklab.errors import MachineError
 from disklab.hosts.ownership import mounts
 from disklab.waiting import Wait
 
-# Processes of databases that we started, found through the kernel and not through our notes.
+# Processes that we started, of databases and of commands that have a disk of their own, found
+# through the kernel and not through our notes.
 #
-# Each is started with a mark in its environment, the run directory of its node; its children
-# inherit it. A process is ours only while the kernel shows that mark, with a directory below our
-# own as this mount namespace has it.
+# Each is started with a mark in its environment, the run directory of its node or of its disk's
+# host; its children inherit it. A process is ours only while the kernel shows that mark, with a
+# directory below our own as this mount namespace has it.
 
 MARK = "DISKLAB_NODE"
+TERM_SECONDS = 2.0
+KILL_SECONDS = 5.0
+"""What a command has whose disk goes: nobody waits for it any more."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,21 @@ def marked_processes(below: Path) -> list[MarkedProcess]:
         if _sees_ours(int(process.name), Path(mark)):
             found.append(MarkedProcess(int(process.name), Path(mark)))
     return sorted(found, key=lambda one: one.pid)
+
+
+def end_marked(below: Path) -> bool:
+    """End the processes marked with a directory below this one; returns whether all have ended."""
+    for sign, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+        with Wait(f"what belongs to {below} has ended", seconds) as wait:
+            while processes := [one for one in marked_processes(below) if one.pid != os.getpid()]:
+                if wait.is_over:
+                    break
+                for process in processes:
+                    process.end(sign, 0)
+                wait.pause(POLL_SECONDS)
+            else:
+                return True
+    return False
 
 
 def _sees_ours(pid: int, node: Path) -> bool:

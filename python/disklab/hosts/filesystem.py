@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from disklab.errors import MachineError, Problem, UserError
+from disklab.catalog.quantity import format_bytes
+from disklab.errors import DisklabError, MachineError, Problem, UserError
+from disklab.hosts.control_group import MARK
 from disklab.hosts.ownership import Mount, OurDevice, mounts
 from disklab.hosts.requirements import find_program, how_to_get
 from disklab.machines import programs
@@ -44,14 +47,16 @@ def content(path: Path) -> str | None:
     return facts.get("TYPE") or facts.get("PTTYPE") or "something that blkid cannot name"
 
 
-def make_filesystem(device: OurDevice, kind: Filesystem, *, reformat: bool) -> None:
+def make_filesystem(device: OurDevice, kind: Filesystem, mark: Path, *, reformat: bool) -> None:
     """Make a file system on a device of ours that is blank, or with `reformat` on any of ours.
 
-    The caller has just proved that the device is ours.
+    The caller has just proved that the device is ours. `mark`: the run directory of its host, by
+    which mkfs is found when its caller was killed.
     """
     force = {"xfs": "-f", "ext4": "-F"}[kind]
     options = [*MKFS_OPTIONS[kind], *([force] if reformat else [])]
-    _run([f"mkfs.{kind}", *options, str(device.path)], MKFS_SECONDS)
+    words = [f"mkfs.{kind}", *options, str(device.path)]
+    _run(words, MKFS_SECONDS, variables={MARK: str(mark)})
 
 
 def mount_device(device: OurDevice, folder: int, kind: str) -> None:
@@ -117,6 +122,34 @@ def check_mount_point(point: Path, place: str) -> None:
         raise UserError(Problem(place, str(point), *problem))
 
 
+FULL_BYTES = 32 << 20
+"""Fewer are soon none: emulated disks take room as they are written."""
+
+
+def why_full(path: Path) -> str | None:
+    """Return that this machine's file system of a path is full, and what to do; None: it is not."""
+    free = shutil.disk_usage(path).free
+    if free >= FULL_BYTES:
+        return None
+    at = max(
+        (mount for mount in mounts() if path.resolve().is_relative_to(mount.point)),
+        key=lambda mount: len(mount.point.parts),
+    )
+    return (
+        f"this machine's disk is full: {at.point} ({at.kind} on {at.source}) has "
+        f"{format_bytes(free - free % 4096)} free; make room there, or set DISKLAB_DATA_DIR"
+    )
+
+
+def explained(failure: DisklabError, folder: Path) -> DisklabError:
+    """Return a failure that begins with the full disk of this machine below a folder, where it is.
+
+    Emulated disks take their room as they are written, and what failed follows from that.
+    """
+    full = why_full(folder)
+    return failure if full is None else MachineError(f"{full} (then: {failure})")
+
+
 def users_of(point: Path) -> Iterator[str]:
     """Yield the processes that have files below a mount point open."""
     try:
@@ -167,6 +200,7 @@ def _run(
     seconds: float,
     allowed: tuple[int, ...] = (0,),
     handles: tuple[int, ...] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> Finished:
     """Run a program of the system; its failure becomes a MachineError with its own words."""
     program = find_program(command[0])
@@ -174,9 +208,8 @@ def _run(
         raise MachineError(f"{command[0]} is not installed: {how_to_get(command[0])}")
     shown = " ".join(command)
     try:
-        ran = programs.run(
-            [program, *command[1:]], seconds, handles=handles, variables={"LC_ALL": "C"}
-        )
+        named = {"LC_ALL": "C", **(variables or {})}
+        ran = programs.run([program, *command[1:]], seconds, handles=handles, variables=named)
     except TimeoutError as error:
         raise MachineError(
             f"`{shown}` did not end within {seconds:.0f} s; the disk may be stalled: "

@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,17 +69,9 @@ class MountPoint:
 
         The folder above counts alone, not those above that: another one's tree can be bound there.
         """
-        if {top.resolve() for top in FOR_MOUNTS} & set(self.path.parents):
-            return
         folders = [self._parent] if self._folder is None else [self._parent, self._folder]
-        if caller in [os.fstat(folder).st_uid for folder in folders]:
-            return
-        rule = (
-            "under sudo a disk is mounted at an empty folder of your own, in a folder of your own, "
-            "or below /mnt or /media"
-        )
-        way_out = f"choose one of these, such as /mnt/{self.path.name}, or make one with mkdir"
-        raise UserError(Problem(place, str(self.path), rule, way_out))
+        owners = [os.fstat(folder).st_uid for folder in folders]
+        _refuse_others(self.path, owners, caller, place)
 
     @property
     def unfinished(self) -> Path:
@@ -121,6 +113,27 @@ class MountPoint:
             raise MachineError(
                 f"{self.path}: it was moved while {device.path} was mounted on it; that is undone"
             )
+
+
+def refuse_others_folder(point: Path, caller: int, place: str) -> None:
+    """Raise UserError as `MountPoint.check_owner` will, before anything else is told of a path."""
+    owners = []
+    for folder in (point, point.parent):
+        with suppress(OSError, ValueError):
+            owners.append(os.stat(folder).st_uid)
+    with suppress(OSError, RuntimeError, ValueError):
+        _refuse_others(point.resolve(), owners, caller, place)
+
+
+def _refuse_others(path: Path, owners: Collection[int], caller: int, place: str) -> None:
+    if caller in owners or {top.resolve() for top in FOR_MOUNTS} & set(path.parents):
+        return
+    rule = (
+        "under sudo a disk is mounted at an empty folder of your own, in a folder of your own, "
+        "or below /mnt or /media"
+    )
+    way_out = f"choose one of these, such as /mnt/{path.name}, or make one with mkdir"
+    raise UserError(Problem(place, str(path), rule, way_out))
 
 
 @contextmanager
@@ -364,7 +377,7 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
             _await_free(our_device(target).path)
             if record.local_disk is not None:
                 kind: Filesystem = "ext4" if record.filesystem == "ext4" else "xfs"
-                make_filesystem(our_device(target), kind, reformat=True)
+                make_filesystem(our_device(target), kind, target.host.run, reformat=True)
             point.mount(our_device(target), record.filesystem)
 
 

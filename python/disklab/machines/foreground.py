@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -48,13 +48,17 @@ def check_command(words: Sequence[str]) -> None:
 
 
 def run_command(
-    words: Sequence[str], folder: Path, become: Callable[[], None] = lambda: None
+    words: Sequence[str],
+    folder: Path,
+    become: Callable[[], None] = lambda: None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run a command in a folder, with this process's input, output and terminal.
 
     Signals go to the command, which decides. Programs that it leaves behind are ended: they would
     hold the disk. What it wrote is on the disk when this returns. `become` is called in the child,
-    to give up what the command is not to have. Raises UserError where there is no such program.
+    to give up what the command is not to have; `variables` come beside its environment. Raises
+    UserError where there is no such program.
     """
     _libc.prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     others = _children()
@@ -64,7 +68,7 @@ def run_command(
             process = Started(
                 list(words),
                 cwd=folder,
-                env={**os.environ, "PWD": str(folder)},
+                env={**os.environ, "PWD": str(folder), **(variables or {})},
                 preexec_fn=partial(_bind, become),
             )
         except OSError as error:

@@ -23,11 +23,14 @@ from disklab.engine import View
 from disklab.errors import MachineError, UserError
 from disklab.hosts import attach as attaching
 from disklab.hosts import changes, running
+from disklab.hosts import keeper as keeping
 from disklab.hosts.attach import Attached, AttachRequest
 from disklab.hosts.cleaning import clean_orphans
-from disklab.hosts.filesystem import Filesystem
+from disklab.hosts.control_group import MARK, end_marked
+from disklab.hosts.filesystem import Filesystem, explained
 from disklab.hosts.places import Owner, Places
 from disklab.machines.foreground import Ended, run_command
+from disklab.machines.programs import Process
 from disklab.privilege.identity import Caller
 from disklab.privilege.talk import Forms, Link, Said, Serving, Talk
 from disklab.privilege.volumes import STRICT, Say
@@ -93,6 +96,7 @@ class CommandDisk:
 
     prefix: str = "run"
     _made: Attached | None = None
+    _keeper: Process | None = None
 
     @property
     def folder(self) -> Path:
@@ -107,7 +111,12 @@ class CommandDisk:
             case RunCommand(words=words):
                 caller = Caller.of(os.environ)
                 become = (lambda: None) if caller is None else caller.become
-                return run_command(words, self.folder, become)
+                # By this what it leaves running is found, when this process is killed.
+                mark = {MARK: str(self.target().host.run)}
+                try:
+                    return run_command(words, self.folder, become, mark)
+                except MachineError as error:
+                    raise explained(error, Places.usual().room()[0]) from error
             case Look():
                 return running.show(self.target())
             case TakeAway():
@@ -140,8 +149,9 @@ class CommandDisk:
             calibrate=request.calibrate,
             owner=Owner.this(),
         )
-        self._made = attaching.attach(request.catalog, wish, places, say)
+        self._keeper = keeping.keep(places, host)
         try:
+            self._made = attaching.attach(request.catalog, wish, places, say)
             self._hand_over(request)
         except BaseException:
             self.close()
@@ -164,12 +174,26 @@ class CommandDisk:
         """Take it away, with all that was written to it. UserError: somebody uses it."""
         running.detach(self.target(), Places.usual(), delete_data=True)
         self._made = None
+        self._dismiss()
 
     def close(self) -> None:
         """Take the disk away where it is still there."""
         if self._made is not None:
             with suppress(UserError, MachineError):
                 _until_free(self.take_away)
+        else:
+            self._dismiss()
+
+    def end_command(self) -> None:
+        """End what runs on the disk."""
+        if (made := self._made) is not None:
+            end_marked(Places.usual().host(made.host).run)
+
+    def _dismiss(self) -> None:
+        if self._keeper is not None:
+            self._keeper.kill()
+            self._keeper.wait()
+            self._keeper = None
 
 
 class RunPart(Serving):
@@ -185,6 +209,10 @@ class RunPart(Serving):
     def done(self, request: object) -> object:
         """Do what a request asks."""
         return self._disk.done(request, lambda text: self.tell(Said(text)))
+
+    def left(self) -> None:
+        """End the command, which has nobody to run for."""
+        self._disk.end_command()
 
     def close(self) -> None:
         """Take the disk away: the caller's part may have been killed."""

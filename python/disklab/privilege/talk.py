@@ -235,6 +235,9 @@ class Serving(ABC):
     def close(self) -> None:  # noqa: B027 - most have made nothing that ends with them
         """Take away what was made and is not to stay."""
 
+    def left(self) -> None:  # noqa: B027 - nearly all end by the signal
+        """End what is under way and does not end by itself: the caller's part has gone."""
+
     def request_of(self, message: dict[str, Any]) -> tuple[str, Any]:
         """Return what a message asks. Raises MachineError: it is not in the list, or not so."""
         return self.forms.request_of(message)
@@ -277,6 +280,7 @@ class Serving(ABC):
             if message is None or "ask" in message:
                 self._asked.put(message)
             if message is None:
+                self.left()
                 return
 
     def _answer(self, message: dict[str, Any] | MachineError) -> None:

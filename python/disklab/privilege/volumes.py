@@ -18,8 +18,9 @@ from disklab.engine import CacheCounters, View
 from disklab.errors import MachineError
 from disklab.hosts import attach as attaching
 from disklab.hosts import changes, running
+from disklab.hosts import keeper as keeping
 from disklab.hosts.attach import Attached, AttachRequest
-from disklab.hosts.places import HostRecord, Places
+from disklab.hosts.places import HostRecord, Places, check_name
 from disklab.hosts.running import Listed
 from disklab.privilege.identity import Caller
 from disklab.privilege.talk import Forms, Link, Said, Serving, Talk
@@ -191,12 +192,24 @@ def done(request: object, say: Say, caller: int | None = None) -> object:
     """Do what a request asks, in this process; for a caller, who does not mount everywhere."""
     match request:
         case Attach():
-            return attaching.attach(request.catalog, request.wish, Places.usual(), say, caller)
+            return _attached(request, say, caller)
         case ListAll():
             return running.list_volumes(Places.usual(), request.host)
         case Show() | Set() | Fail() | Cache() | Detach():
             return _with(request, say)
     raise MachineError(f"refused: {type(request).__name__} is not a request")
+
+
+def _attached(request: Attach, say: Say, caller: int | None) -> Attached:
+    """Attach; what is half made when this process is killed goes."""
+    places = Places.usual()
+    check_name(request.wish.host, "--host")
+    keeper = keeping.keep(places, request.wish.host)
+    try:
+        return attaching.attach(request.catalog, request.wish, places, say, caller)
+    finally:
+        keeper.kill()
+        keeper.wait()
 
 
 def _with(request: Show | Set | Fail | Cache | Detach, say: Say) -> View | Named:
