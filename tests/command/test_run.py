@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,22 @@ def test_an_interrupt_goes_to_the_command(lab: Lab) -> None:
     assert started.wait(timeout=60) == 5
     started.stdout.close()
     assert lab.devices() == {}
+
+
+@pytest.fixture
+def small(lab: Lab) -> Iterator[Lab]:
+    """Give the lab's data a file system of this machine with room for 60 MB."""
+    lab.data_dir.mkdir(exist_ok=True)
+    options = ["-t", "tmpfs", "-o", "size=60m,mode=0755", "disklab-test", str(lab.data_dir)]
+    subprocess.run(["mount", *options], check=True)
+    try:
+        yield lab
+    finally:
+        subprocess.run(["umount", "-l", str(lab.data_dir)], check=True)
+
+
+def test_a_full_disk_of_this_machine_is_told_by_that_name(small: Lab) -> None:
+    ran = run(small, "--", "dd", "if=/dev/zero", "of=file", "bs=1M", "count=100", "status=none")
+    assert ran.returncode == 1
+    for words in ("this machine's disk is full", "tmpfs on disklab-test", "B free", "make room"):
+        assert words in ran.stderr

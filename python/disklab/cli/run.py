@@ -52,6 +52,8 @@ from disklab.command.written import (
 from disklab.engine import View
 from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.changes import credits_share
+from disklab.hosts.filesystem import why_full
+from disklab.hosts.places import Places
 from disklab.machines.foreground import PASSED_ON, Ended, check_command
 from disklab.privilege.for_command import Ask, Look, Make, RunCommand, disk_for_command
 
@@ -223,6 +225,8 @@ def _measured(
         warnings.append(
             f"{late:.1%} of the replies were late: the times are this machine's; the counts hold"
         )
+    if (full := why_full(Places.usual().room()[0])) is not None:
+        warnings.append(f"{full}: writes of the command may have failed")
     if after.failure is not None:
         warnings.append(f"the disk failed on this machine: {after.failure}")
     return CommandRun(

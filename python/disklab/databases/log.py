@@ -21,6 +21,15 @@ _FULL = re.compile(
 )
 
 
+_ERROR = re.compile(r"error|fatal|fail|cannot|can't|invalid|unknown|no such|denied", re.IGNORECASE)
+
+
+def reason(said: str) -> str:
+    """Return the line in which a program says why it failed: its first error, else its last one."""
+    lines = said.splitlines() or [""]
+    return next((line for line in lines if _ERROR.search(line)), lines[-1])[:MOST_LINE]
+
+
 @dataclass(frozen=True)
 class LogForm:
     """How a database writes its log."""
@@ -86,6 +95,10 @@ class NodeLog:
                     ends = (at for at, after in enumerate(rest) if self.form.entry.match(after))
                     return [line, *rest[: next(ends, len(rest))]]
         return []
+
+    def why(self) -> str:
+        """Return the first error as the end of a sentence; empty: there is none."""
+        return "".join(f": {line[:MOST_LINE]}" for line in self.first_error()[:1])
 
     def is_full(self) -> bool:
         """Return whether the node has met a full disk."""

@@ -484,7 +484,9 @@ class ServerJob:
         if self._log_of is not None:
             if self._child is not None and not self.is_running():
                 self._drain()
-            return MachineError(f"{self._what} on {where} {what}\n{self._log.excerpt()}")
+            return MachineError(
+                f"{self._what} on {where} {what}{self._log.why()}\n{self._log.excerpt()}"
+            )
         said = ""
         if self._child is not None:
             with suppress(MachineError):

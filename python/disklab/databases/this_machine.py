@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from disklab.databases import asking
 from disklab.databases.asking import Question
-from disklab.databases.log import LogForm, NodeLog, watched
+from disklab.databases.log import LogForm, NodeLog, reason, watched
 from disklab.databases.place import (
     LogOf,
     Place,
@@ -237,7 +237,8 @@ class DatabaseProcess:
         """Return an error that says what happened, with the end of the log."""
         place = self._place
         return MachineError(
-            f"{self._what} node {place.name} ({place.address}) {what}\n{self._log.excerpt()}"
+            f"{self._what} node {place.name} ({place.address}) {what}{self._log.why()}\n"
+            f"{self._log.excerpt()}"
         )
 
     def _why(self, code: int) -> str:
@@ -294,7 +295,8 @@ class ThisMachine:
         ended = LocalMachine().run(Command(words, variables=given), WORK_SECONDS)
         if ended.code != 0:
             said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
-            raise MachineError(f"{name or words[0]} failed with code {ended.code}\n{said}")
+            failed = f"{name or words[0]} failed with code {ended.code}: {reason(said)}"
+            raise MachineError(f"{failed}\n{said}")
         return ended.stdout.decode(errors="replace")
 
     def said(self, *words: str) -> str:

@@ -12,7 +12,9 @@ from disklab.databases.log import FirstErrors
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted, Warned
 from disklab.hosts.cleaning import clean_orphans
+from disklab.hosts.filesystem import explained
 from disklab.hosts.node import Progress
+from disklab.hosts.places import Places
 from disklab.interrupts import held_back
 from disklab.procedures import device, outcome, passes, replay
 from disklab.procedures.bed import Bed
@@ -202,7 +204,9 @@ def run_turn(turn: Turn, beds: Beds, run: Records, frame: Frame, emit: Emit) -> 
         if failure is None and not turn.spec.events:
             return result
         if failure is not None:
+            # Asked while the data that filled it are there.
             failure = outcome.explained(failure, errors.lines())
+            failure = explained(failure, Places.usual().room()[0])
             result = outcome.failed(frame, turn, notes, failure, started)
         # What was broken on purpose is not as it was either.
         try:
@@ -232,4 +236,6 @@ def _device_turn(turn: Turn, frame: Frame, started: str, emit: Emit) -> TrialRes
         return device.run(turn, frame, started, emit)
     except DisklabError as error:
         emit(Warned(str(error).partition("\n")[0], *turn.key))
-        return outcome.failed(frame, turn, None, error, started)
+        return outcome.failed(
+            frame, turn, None, explained(error, Places.usual().room()[0]), started
+        )
