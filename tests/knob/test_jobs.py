@@ -81,3 +81,30 @@ def test_a_choice_has_the_job_the_sentences_and_the_price_of_its_file(browser: B
             )
             assert answer["usd"] == pytest.approx(usd, abs=0.02 * 9), answer["text"]
     assert possible > CHOICES // 4
+
+
+NUMBERS = """
+(values) => Object.keys(USUAL).filter((key) => typeof USUAL[key] === 'number').flatMap((key) =>
+  ['fio', 'cassandra', 'postgresql', 'yugabytedb'].flatMap((engine) =>
+    ['azure/P30', 'azure/PremiumV2', 'nvme'].flatMap((disk) => values.flatMap((value) => {
+      const choice = {...USUAL, engine, disk, [key]: Number(value)};
+      try {
+        const problems = problemsOf(window.offer, choice);
+        if (!problems.length) jobOf(window.offer, choice);
+        return [];
+      } catch (error) {
+        return [`${engine} ${disk} ${key}=${value}: ${error}`];
+      }
+    }))))
+"""
+
+
+def test_no_number_of_an_address_ends_in_an_exception(browser: Browser) -> None:
+    tab = browser.new_page()
+    rules = resources.files("disklab.knob").joinpath("jobs.js").read_text(encoding="utf-8")
+    tab.evaluate("offer => { window.offer = offer; }", offer(load_catalog()))
+    tab.add_script_tag(content=rules)
+    values = ["0", "0.5", "-1", "NaN", "Infinity", "-Infinity", "1e300", "-0", "7", "1e12"]
+    failures = tab.evaluate(NUMBERS, values)
+    tab.close()
+    assert failures == []

@@ -237,12 +237,29 @@ function amountProblems(choice) {
   return problems;
 }
 
+// What only an address can ask for: a control of the page keeps to these ends by itself.
+const NUMBERS = {
+  count: ['volume.disks', 1, 1024, 4], size: ['volume.disks', 0, 1e9, 1024], iops: ['volume.disks', 0, 1e9, 5000],
+  mbps: ['volume.disks', 0, 1e9, 200], ahead: ['volume.read_ahead', -1, 1 << 20, 128], columns: ['dataset.row', 1, 10000, 5],
+  bytes: ['dataset.row', 1, 1 << 20, 818], read: ['workload.operations', 0, 100, 90], rate: ['workload.load.rate', 0, 1e9, 10000],
+  slots: ['database.settings', 0, 4096, 32], credits: ['before.credits', 0, 100, 100],
+  block: ['workload.fio.bs', 1, 65536, 8], jobs: ['workload.fio.jobs', 1, 256, 4], depth: ['workload.fio.depth', 1, 1024, 32],
+};
+
+function numberProblems(choice) {
+  return Object.entries(NUMBERS).flatMap(([key, [place, least, most, example]]) => {
+    const amount = choice[key], isWhole = Number.isInteger(amount) || (key === 'rate' && Number.isFinite(amount));
+    if (isWhole && amount >= least && amount <= most) return [];
+    return [problem(place, amount, `is no whole number from ${least} to ${most}`, `write for example ${example}`)];
+  });
+}
+
 // By their lines in the file, as the command line has them.
 const LINES = ['cluster.nodes', 'cluster.vm', 'device.vm', VOLUME, 'device.volume', 'database', 'dataset', 'workload'];
 const lineOf = ({place}) => LINES.findIndex((line) => place.startsWith(line));
 
 function problemsOf(offer, choice) {
-  const problems = amountProblems(choice);
+  const problems = [...amountProblems(choice), ...numberProblems(choice)];
   return (problems.length ? problems : brokenRules(offer, choice)).sort((a, b) => lineOf(a) - lineOf(b));
 }
 
