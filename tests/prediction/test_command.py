@@ -278,3 +278,23 @@ def test_kill_ends_a_prediction_as_ctrl_c_does(tmp_path: Path) -> None:
         running.wait(60)
     assert running.returncode == 130, log.read_text()
     assert "interrupted: " in log.read_text()
+
+
+def test_many_cells_say_how_far_they_are_without_a_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "many.yaml"
+    levels = ", ".join(f"{seconds}s" for seconds in range(1, 4000))
+    file.write_text(
+        "title: many\n"
+        "device: {vm: azure/Standard_D8s_v5, volume: {disks: azure/P30}}\n"
+        "workload: {fio: {rw: randread, bs: 4k, jobs: 4, depth: 16}, stop: {duration: 60s}}\n"
+        f"factors: {{workload.stop.duration: [{levels}]}}\n"
+    )
+    program = str(Path(sys.executable).with_name("disklab"))
+    words = [program, "predict", str(file), "--out", str(tmp_path / "runs")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        begun = time.monotonic()
+        line = running.stderr.readline().decode()
+        running.kill()
+    assert line.startswith("simulating: ")
+    assert time.monotonic() - begun < 60

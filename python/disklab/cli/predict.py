@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -218,9 +219,16 @@ def fidelity_of(text: str) -> Fidelity:
     raise UserError(Problem("--fidelity", text, "is neither full nor quick", way_out))
 
 
+LINE_EVERY_S = 15.0
+"""Without a terminal: whoever waits for a log does not take it for hung."""
+
+
 @contextmanager
 def progress(*, as_json: bool) -> Iterator[Emit]:
-    """Yield a listener: a bar on a terminal, and with `--json` each result as it comes."""
+    """Yield a listener: a bar on a terminal, and with `--json` each result as it comes.
+
+    Without a terminal a line now and then says how far it is, from the first minute on.
+    """
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -246,8 +254,20 @@ def progress(*, as_json: bool) -> Iterator[Emit]:
         elif isinstance(event, RunFinished) and event.interrupted:
             warn(f"interrupted: {event.finished} cells are in {event.folder}")
 
+    def say_how_far() -> None:
+        while not over.wait(LINE_EVERY_S):
+            done, of = bar.tasks[0].completed, bar.tasks[0].total
+            far = "preparing the cells" if of is None else f"{done:,.0f} of {of:,.0f} cells"
+            notes().print(f"simulating: {far}", markup=False, highlight=False)
+
+    over = threading.Event()
     with bar:
-        yield tell
+        if not notes().is_terminal:
+            threading.Thread(target=say_how_far, daemon=True).start()
+        try:
+            yield tell
+        finally:
+            over.set()
 
 
 def print_results(
