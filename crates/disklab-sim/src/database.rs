@@ -2,7 +2,6 @@
 
 pub mod build;
 pub mod cassandra;
-mod event;
 mod fill;
 pub mod mariadb;
 mod outage;

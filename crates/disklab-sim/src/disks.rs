@@ -14,8 +14,6 @@ pub struct Disks {
     decided: Vec<Completion>,
     /// When the disk model is due next, as scheduled; `u64::MAX`: not at all.
     due: u64,
-    /// Whether I/Os were sent since then.
-    unscheduled: bool,
 }
 
 impl Disks {
@@ -25,22 +23,14 @@ impl Disks {
             host: Host::new(profile, Instant::EPOCH)?,
             decided: Vec::new(),
             due: u64::MAX,
-            unscheduled: false,
         })
     }
 
     /// Sends an I/O; [`Disks::schedule`] it and what came with it before time goes on.
     #[inline]
     pub fn submit(&mut self, now: u64, io: Io) {
-        self.unscheduled = true;
         self.host
             .submit(Instant::from_nanos(now), io, &mut self.decided);
-    }
-
-    /// Whether I/Os were sent that [`Disks::schedule`] has not seen, as reads ahead that nobody waits for yet.
-    #[inline]
-    pub fn is_unscheduled(&self) -> bool {
-        self.unscheduled
     }
 
     /// The I/Os that the disk model has let pass all limits just now, by their tags.
@@ -63,7 +53,6 @@ impl Disks {
         ended: impl Fn(u32) -> E,
         due: E,
     ) {
-        self.unscheduled = false;
         for completion in self.decided.drain(..) {
             queue.push(completion.at.as_nanos(), ended(completion.tag as u32));
         }
@@ -143,14 +132,12 @@ mod tests {
             };
             disks.submit(0, io);
         }
-        assert!(disks.is_unscheduled());
         // Nobody schedules them before the time of the disk's next step is over.
         let next = disks.host.next_event().expect("I/Os wait").as_nanos();
         let mut queue = Queue::default();
         queue.push(next + 5, Event::Ended);
         queue.pop();
         disks.schedule(queue.now(), &mut queue, |_| Event::Ended, Event::Due);
-        assert!(!disks.is_unscheduled());
         while let Some(event) = queue.pop() {
             if event == Event::Due {
                 return assert!(disks.step(queue.now()), "the step was missed");

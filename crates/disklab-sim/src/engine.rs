@@ -101,10 +101,10 @@ impl<E: Code> Queue<E> {
 
     /// Schedules an event; one in the past happens now.
     #[inline]
-    pub fn push(&mut self, at: u64, event: E) {
+    pub fn push(&mut self, at: u64, event: impl Into<E>) {
         let at = at.max(self.now);
         assert!(at <= LATEST, "a run ends within two years");
-        let low = u128::from(self.sequence) << CODE_BITS | u128::from(event.encode());
+        let low = u128::from(self.sequence) << CODE_BITS | u128::from(event.into().encode());
         self.sequence += 1;
         self.place(u128::from(at) << (CODE_BITS + SEQUENCE_BITS) | low);
     }
@@ -302,7 +302,7 @@ mod tests {
                 queue.push(at, number as u32);
                 heap.push(Reverse((at, number)));
                 for _ in 0..pops / 2 {
-                    let taken = queue.pop().map(|event| (queue.now(), event as usize));
+                    let taken = queue.pop().map(|event: u32| (queue.now(), event as usize));
                     prop_assert_eq!(taken, heap.pop().map(|entry| entry.0));
                 }
             }
@@ -320,7 +320,7 @@ mod tests {
             let mut queue = Queue::default();
             let mut at = 0;
             for _ in 0..100 {
-                queue.push(at, 7);
+                queue.push(at, 7_u32);
                 at += distance;
             }
             let mut last = 0;
@@ -328,7 +328,7 @@ mod tests {
                 assert_eq!(queue.pop(), Some(7));
                 assert!(queue.now() >= last);
                 last = queue.now();
-                queue.push(last + 100 * distance, 7);
+                queue.push(last + 100 * distance, 7_u32);
             }
             assert!(
                 (queue.shift < FIRST_SHIFT) == (distance == 1),
@@ -341,9 +341,9 @@ mod tests {
     #[test]
     fn the_past_happens_now() {
         let mut queue = Queue::default();
-        queue.push(10, 1);
+        queue.push(10, 1_u32);
         assert_eq!(queue.pop(), Some(1));
-        queue.push(4, 2);
+        queue.push(4, 2_u32);
         assert_eq!((queue.pop(), queue.now()), (Some(2), 10));
     }
 }

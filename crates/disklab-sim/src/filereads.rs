@@ -64,9 +64,8 @@ pub fn read(job: &FileJob, off: &[Mechanism]) -> Result<PageCounters, Refusal> {
 fn arrive(storage: &mut Storage, ios: &mut PendingIos) {
     for ended in storage.disks.take_decided() {
         let number = ended.tag as u32;
-        let purpose = ios[number].purpose;
-        storage.arrived(purpose, ios);
-        ios.release(number);
+        let io = ios.end(number);
+        storage.arrived(io.purpose, ios);
     }
 }
 

@@ -14,6 +14,7 @@ mod database;
 mod device;
 mod disks;
 pub mod engine;
+mod event;
 mod faults;
 mod filelayout;
 mod filereads;

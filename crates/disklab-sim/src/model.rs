@@ -3,10 +3,13 @@
 use disklab_disk::{Host, JournalSpan, Refusal};
 use disklab_units::Instant;
 
+use crate::disks::Disks;
 use crate::engine::{Code, Queue};
+use crate::event::Happening;
 use crate::job::{Journal, Mechanism, Stop};
 use crate::record::Recorder;
 use crate::report::Report;
+use crate::storage::{PendingIo, PendingIos};
 
 /// How a job is simulated.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +62,14 @@ pub trait Model: Sized {
     /// Lets an event happen.
     fn handle(&mut self, now: u64, event: Self::Event);
 
-    /// Its run: events, records, end.
+    /// Goes on with what waited for an I/O.
+    fn io_ended(&mut self, now: u64, io: PendingIo);
+
+    /// Its run: events, I/Os, records, end.
     fn course(&mut self) -> &mut Course<Self::Event>;
+
+    /// Its run, and the disks of one of its machines.
+    fn disks(&mut self, machine: u16) -> (&mut Course<Self::Event>, &mut Disks);
 
     /// What became of it, once it has run.
     fn report(&mut self, job: &Self::Job, cell: u64) -> Report;
@@ -69,7 +78,9 @@ pub trait Model: Sized {
 /// The run of a model.
 pub struct Course<E> {
     /// What will happen.
-    pub queue: Queue<E>,
+    pub queue: Queue<Happening<E>>,
+    /// I/Os under way, on all machines. The run schedules what their disks decide: nobody else has to.
+    pub ios: PendingIos,
     /// What is measured.
     pub recorder: Recorder,
     /// Operations that have begun.
@@ -88,6 +99,7 @@ impl<E: Code> Course<E> {
         let operations = stop.operations.unwrap_or(u64::MAX);
         Course {
             queue: Queue::default(),
+            ios: PendingIos::default(),
             recorder: Recorder::of_kinds(kinds),
             issued: 0,
             most_issued: if warm_up_ns > 0 { u64::MAX } else { operations },
@@ -134,13 +146,22 @@ impl<E: Code> Course<E> {
 /// Runs a model to its end.
 pub fn run<M: Model>(model: &mut M) {
     model.begin();
+    schedule_ios(model, 0);
     while let Some(event) = model.course().queue.pop() {
         let course = model.course();
         let now = course.queue.now();
         if now >= course.duration_ns {
             break;
         }
-        model.handle(now, event);
+        match event {
+            Happening::Own(event) => model.handle(now, event),
+            Happening::Io(number) => {
+                let io = course.ios.end(number);
+                model.io_ended(now, io);
+            }
+            Happening::Due(machine) => step(model, now, machine as u16),
+        }
+        schedule_ios(model, now);
         let course = model.course();
         if course.has_all() && course.recorder.under_way() == 0 {
             break;
@@ -157,4 +178,25 @@ pub fn run<M: Model>(model: &mut M) {
         course.recorder.littles_law_holds(),
         "Little's law does not hold: some operation was lost or counted twice"
     );
+}
+
+/// The disk model of a machine does what is due.
+fn step<M: Model>(model: &mut M, now: u64, machine: u16) {
+    let (course, disks) = model.disks(machine);
+    if disks.step(now) {
+        course.ios.note(machine);
+    }
+}
+
+/// Schedules what the disks decided in the event that has just happened, machine by machine in the order in which it came
+/// to them.
+#[inline]
+fn schedule_ios<M: Model>(model: &mut M, now: u64) {
+    while let Some(machine) = model.course().ios.next_noted() {
+        let (Course { queue, ios, .. }, disks) = model.disks(machine);
+        for io in disks.passed() {
+            ios[io].passed = now;
+        }
+        disks.schedule(now, queue, Happening::Io, Happening::Due(machine.into()));
+    }
 }

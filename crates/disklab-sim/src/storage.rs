@@ -1,6 +1,6 @@
 //! The storage of one node: page cache and read-ahead above, volumes of the disk model beneath.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{CacheContents, Fault, Host, Io, Op, Refusal, VolumeCounters, VolumeId};
@@ -68,8 +68,57 @@ impl PendingIo {
     }
 }
 
-/// I/Os under way, on all nodes.
-pub type PendingIos = Slab<PendingIo>;
+/// I/Os under way, on all machines, and the machines whose disks may have decided something.
+#[derive(Debug, Default)]
+pub struct PendingIos {
+    all: Slab<PendingIo>,
+    noted: VecDeque<u16>,
+}
+
+impl PendingIos {
+    /// An I/O that is submitted in the same event; returns its number.
+    #[inline]
+    pub fn add(&mut self, io: PendingIo) -> u32 {
+        self.note(io.node);
+        self.all.add(io)
+    }
+
+    /// The disks of a machine may have decided something.
+    #[inline]
+    pub fn note(&mut self, machine: u16) {
+        if self.noted.back() != Some(&machine) {
+            self.noted.push_back(machine);
+        }
+    }
+
+    /// Takes the next machine whose disks may have decided something.
+    #[inline]
+    pub fn next_noted(&mut self) -> Option<u16> {
+        self.noted.pop_front()
+    }
+
+    /// An I/O has ended; its number is used again.
+    #[inline]
+    pub fn end(&mut self, number: u32) -> PendingIo {
+        self.all.release(number);
+        self.all[number]
+    }
+}
+
+impl std::ops::Index<u32> for PendingIos {
+    type Output = PendingIo;
+    #[inline]
+    fn index(&self, number: u32) -> &PendingIo {
+        &self.all[number]
+    }
+}
+
+impl std::ops::IndexMut<u32> for PendingIos {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut PendingIo {
+        &mut self.all[number]
+    }
+}
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,7 +432,8 @@ impl Storage {
     }
 
     /// Breaks the volume with the table, or mends it, as an event of a timetable does.
-    pub fn break_data(&mut self, now: u64, event: &Event) {
+    pub fn break_data(&mut self, now: u64, event: &Event, ios: &mut PendingIos) {
+        ios.note(self.number);
         let fault = match event.what {
             What::Slow => Fault::Slow {
                 permille: event.slow_permille.unwrap_or(SLOW_PERMILLE),

@@ -13,8 +13,9 @@ use crate::chance::work;
 use crate::client::{Clients, Kind, NAMES, RowKeys, What};
 use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
 use crate::database::build::{nodes, stored_row_bytes};
-use crate::database::event::Event;
+use crate::database::cassandra::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
+use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::Pages;
 use crate::job::{DatabaseJob, Load, Mechanism};
@@ -23,12 +24,13 @@ use crate::network::Paths;
 use crate::node::Node;
 use crate::report::Report;
 use crate::simulate::cluster_report;
-use crate::storage::{File, NOBODY, PendingIos, Purpose, Touched};
+use crate::storage::{File, NOBODY, PendingIo, Purpose, Touched};
 use crate::tail::Split;
 
 mod after;
 mod bounds;
 mod broken;
+mod event;
 mod faults;
 mod links;
 mod load;
@@ -97,7 +99,6 @@ pub struct Cassandra {
     /// Where the time of operations went whose next part is under way.
     splits: Slab<Split>,
     requests: Slab<Request>,
-    ios: PendingIos,
     paths: Paths,
     /// None: the order of the snitch beneath holds.
     snitch: Option<Snitch>,
@@ -182,7 +183,6 @@ impl Model for Cassandra {
             operations: Slab::default(),
             splits: Slab::default(),
             requests: Slab::default(),
-            ios: PendingIos::default(),
             unsent: std::collections::VecDeque::new(),
             chances: Stream::new(seed, "chances"),
             times: Stream::new(seed, "server cpu"),
@@ -210,10 +210,8 @@ impl Model for Cassandra {
             Event::Arrive(operation) => self.coordinate(now, operation),
             Event::Enter(request) => self.enter(now, request),
             Event::Work(request) => self.work_done(now, request),
-            Event::Io(io) => self.io_ended(now, io),
             Event::Answer(request) => self.answered(now, request),
             Event::Done(operation) => self.done(now, operation),
-            Event::Due(node) => self.disk_is_due(now, node as usize),
             Event::Offer => self.offer(now),
             Event::Tick(node) => {
                 let wishes = self.nodes[node as usize].background.tick(now);
@@ -227,8 +225,49 @@ impl Model for Cassandra {
         }
     }
 
+    fn io_ended(&mut self, now: u64, io: PendingIo) {
+        let index = usize::from(io.node);
+        match io.purpose {
+            Purpose::Stream(stream) => {
+                self.nodes[index].background.written(stream);
+                self.pump(now, index);
+            }
+            Purpose::Log(_) => unreachable!("its commit log is a stream"),
+            Purpose::Piece(piece) => self.piece_io_ended(now, piece),
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.nodes[index].storage;
+                storage.arrived(io.purpose, &mut self.course.ios);
+                let mut next = waiter;
+                while next != NOBODY {
+                    let request = &mut self.requests[next];
+                    let this = next;
+                    next = std::mem::replace(&mut request.next, NOBODY);
+                    self.nodes[index]
+                        .storage
+                        .waited_for(request.file, request.page);
+                    request.page += 1;
+                    let cpu_ns = self.rules.parameters.disk_read_cpu_ns;
+                    if cpu_ns > 0 && request.way.has_not_waited() {
+                        // **Divergence:** it keeps a processor busy, and this read does not wait for that.
+                        self.nodes[index].cores.serve(now, cpu_ns);
+                    }
+                    request.way.waited(request.since, io.passed, now);
+                    self.course.recorder.waited_for_disk(now - request.since);
+                    self.read_on(now, this);
+                }
+            }
+        }
+    }
+
     fn course(&mut self) -> &mut Course<Event> {
         &mut self.course
+    }
+
+    fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
+        (
+            &mut self.course,
+            &mut self.nodes[usize::from(machine)].storage.disks,
+        )
     }
 
     fn report(&mut self, job: &DatabaseJob, cell: u64) -> Report {
@@ -493,9 +532,6 @@ impl Cassandra {
         let storage = &mut self.nodes[index].storage;
         loop {
             if request.page > request.pages.last && request.is_done(storage) {
-                if storage.disks.is_unscheduled() {
-                    self.take_decisions(now, index);
-                }
                 return self.finish(now, number);
             }
             match storage.touch(
@@ -503,15 +539,15 @@ impl Cassandra {
                 request.file,
                 request.page,
                 request.pages,
-                &mut self.ios,
+                &mut self.course.ios,
             ) {
                 Touched::Ready => request.page += 1,
                 Touched::Awaits(io) => {
-                    if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
+                    if let Purpose::Pages { waiter, .. } = &mut self.course.ios[io].purpose {
                         request.next = std::mem::replace(waiter, number);
                     }
                     request.since = now;
-                    return self.take_decisions(now, index);
+                    return;
                 }
             }
         }
@@ -545,68 +581,11 @@ impl Cassandra {
             storage,
             ..
         } = &mut self.nodes[index];
-        let wishes = background.pump(now, storage, index as u16, &mut self.ios);
+        let wishes = background.pump(now, storage, index as u16, &mut self.course.ios);
         self.grant(index as u32, wishes);
-        self.take_decisions(now, index);
         if !self.nodes[index].background.blocks_writes() {
             for request in std::mem::take(&mut self.held_writes[index]) {
                 self.course.queue.push(now, Event::Work(request));
-            }
-        }
-    }
-
-    /// Schedules what the disk model of a node has decided, and its next step.
-    fn take_decisions(&mut self, now: u64, index: usize) {
-        let disks = &mut self.nodes[index].storage.disks;
-        for io in disks.passed() {
-            self.ios[io].passed = now;
-        }
-        disks.schedule(
-            now,
-            &mut self.course.queue,
-            Event::Io,
-            Event::Due(index as u32),
-        );
-    }
-
-    fn disk_is_due(&mut self, now: u64, index: usize) {
-        if self.nodes[index].storage.disks.step(now) {
-            self.take_decisions(now, index);
-        }
-    }
-
-    fn io_ended(&mut self, now: u64, number: u32) {
-        let io = self.ios[number];
-        let index = usize::from(io.node);
-        self.ios.release(number);
-        match io.purpose {
-            Purpose::Stream(stream) => {
-                self.nodes[index].background.written(stream);
-                self.pump(now, index);
-            }
-            Purpose::Log(_) => unreachable!("its commit log is a stream"),
-            Purpose::Piece(piece) => self.piece_io_ended(now, piece),
-            Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.nodes[index].storage;
-                storage.arrived(io.purpose, &mut self.ios);
-                let mut next = waiter;
-                while next != NOBODY {
-                    let request = &mut self.requests[next];
-                    let this = next;
-                    next = std::mem::replace(&mut request.next, NOBODY);
-                    self.nodes[index]
-                        .storage
-                        .waited_for(request.file, request.page);
-                    request.page += 1;
-                    let cpu_ns = self.rules.parameters.disk_read_cpu_ns;
-                    if cpu_ns > 0 && request.way.has_not_waited() {
-                        // **Divergence:** it keeps a processor busy, and this read does not wait for that.
-                        self.nodes[index].cores.serve(now, cpu_ns);
-                    }
-                    request.way.waited(request.since, io.passed, now);
-                    self.course.recorder.waited_for_disk(now - request.since);
-                    self.read_on(now, this);
-                }
             }
         }
     }

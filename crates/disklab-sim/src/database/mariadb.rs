@@ -61,7 +61,7 @@ use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
-use crate::engine::Slab;
+use crate::disks::Disks;
 use crate::job::{
     AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
 };
@@ -71,7 +71,7 @@ use crate::permutation::Permutation;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
 use crate::station::Servers;
-use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
+use crate::storage::{PendingIo, Purpose, Storage};
 use crate::tail::Stretch;
 
 /// How often logs are synced or written back that no commit waits for. **Source:** `innodb_flush_log_at_timeout`, and Linux's
@@ -175,7 +175,6 @@ pub struct Mariadb {
     pageless: VecDeque<u32>,
     stalled: VecDeque<u32>,
     sessions: Vec<Session>,
-    ios: PendingIos,
     keys: RowKeys,
     /// Keys that a row stands for, and where rows lie that are asked for by popularity.
     keys_a_row: u64,
@@ -241,7 +240,6 @@ impl Model for Mariadb {
             stalled: VecDeque::new(),
             sessions: vec![Session::default(); clients.count()],
             clients,
-            ios: Slab::default(),
             keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
                 .drawn_from(work.key_stream.as_ref()),
             broken: Broken::new(job, pages, seed),
@@ -275,26 +273,39 @@ impl Model for Mariadb {
             Event::Ready(session) => self.ready(now, session),
             Event::Confirmed(session) => self.confirmed(now, session),
             Event::Logs => self.write_logs(now),
-            Event::Io(io) => self.io_ended(now, io),
-            Event::Due => {
-                if self.storage.disks.step(now) {
-                    self.take_decisions(now);
-                }
-            }
             Event::Applied(thread) => self.applied(now, thread),
-            Event::OtherDue => {
-                let applier = self.applier.as_mut().expect("it is due");
-                if applier.storage.disks.step(now) {
-                    self.take_other_decisions(now);
-                }
-            }
             Event::Cleaner => self.cleaner_round(now),
             Event::Recovered(piece) => self.recovered(now, piece),
         }
     }
 
+    fn io_ended(&mut self, now: u64, io: PendingIo) {
+        if io.node == OTHER {
+            return self.other_io_ended(now, io.purpose);
+        }
+        if io.node != self.life {
+            // Who wanted it has ended.
+            return;
+        }
+        match io.purpose {
+            Purpose::Piece(page) if self.recovers() => self.recovering_page_read(now, page),
+            Purpose::Piece(session) => self.page_read(now, session, io.passed),
+            Purpose::Log(which) => self.log_io_ended(now, which),
+            Purpose::Stream(which) => self.stream_ended(now, which),
+            Purpose::Pages { from, .. } => self.page_written(now, from as u32),
+        }
+    }
+
     fn course(&mut self) -> &mut Course<Event> {
         &mut self.course
+    }
+
+    fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
+        let storage = match &mut self.applier {
+            Some(applier) if machine == OTHER => &mut applier.storage,
+            _ => &mut self.storage,
+        };
+        (&mut self.course, &mut storage.disks)
     }
 
     fn report(&mut self, job: &MariadbJob, cell: u64) -> Report {
@@ -550,11 +561,10 @@ impl Mariadb {
             session.loaded += 1;
         }
         let purpose = Purpose::Piece(number);
-        let io = self.ios.add(PendingIo::new(self.life, purpose));
+        let io = self.course.ios.add(PendingIo::new(self.life, purpose));
         let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
         self.storage
             .submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
-        self.take_decisions(now);
         self.free_pages(now);
     }
 
@@ -740,33 +750,5 @@ impl Mariadb {
             return self.replicate(now, number);
         }
         self.log_commit(now, number);
-    }
-
-    /// Schedules what the disk model has decided, and its next step.
-    fn take_decisions(&mut self, now: u64) {
-        let disks = &mut self.storage.disks;
-        for io in disks.passed() {
-            self.ios[io].passed = now;
-        }
-        disks.schedule(now, &mut self.course.queue, Event::Io, Event::Due);
-    }
-
-    fn io_ended(&mut self, now: u64, number: u32) {
-        let io = self.ios[number];
-        self.ios.release(number);
-        if io.node == OTHER {
-            return self.other_io_ended(now, io.purpose);
-        }
-        if io.node != self.life {
-            // Who wanted it has ended.
-            return;
-        }
-        match io.purpose {
-            Purpose::Piece(page) if self.recovers() => self.recovering_page_read(now, page),
-            Purpose::Piece(session) => self.page_read(now, session, io.passed),
-            Purpose::Log(which) => self.log_io_ended(now, which),
-            Purpose::Stream(which) => self.stream_ended(now, which),
-            Purpose::Pages { from, .. } => self.page_written(now, from as u32),
-        }
     }
 }

@@ -50,7 +50,7 @@ pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
 use crate::database::postgresql::reads::Reads;
 use crate::database::postgresql::server::{LOG_WRITE, RECOVERY_SYNC, Server, WRITE_BACK};
 use crate::database::sessions::{Clients, Sessions, Setup};
-use crate::engine::Slab;
+use crate::disks::Disks;
 use crate::job::{CacheState, Mechanism, PostgresqlJob, PostgresqlParameters};
 use crate::model::{Course, Model, Setting};
 use crate::network::Link;
@@ -58,7 +58,7 @@ use crate::permutation::Permutation;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
 use crate::station::Servers;
-use crate::storage::{NOBODY, PendingIos, Purpose};
+use crate::storage::{NOBODY, PendingIo, Purpose};
 use crate::tail::Stretch;
 
 /// Bytes of a message between servers beside the log. **Source:** a `WALData` message has a header of 25 bytes, a reply 34.
@@ -168,7 +168,6 @@ pub struct Postgresql {
     /// Sessions whose commit waits, in the order of the log.
     committing: VecDeque<u32>,
     sessions: Vec<Session>,
-    ios: PendingIos,
     keys: RowKeys,
     /// In a quick run by popularity: how many keys share a row, and where those rows lie.
     shared: Option<(u64, Permutation)>,
@@ -232,7 +231,6 @@ impl Model for Postgresql {
             committing: VecDeque::new(),
             sessions: vec![Session::default(); clients.count()],
             clients,
-            ios: Slab::default(),
             keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
                 .drawn_from(work.key_stream.as_ref()),
             shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
@@ -260,8 +258,6 @@ impl Model for Postgresql {
             Event::Sql(event) => self.handle_sql(now, event),
             Event::Ready(session) | Event::Resume(session) if self.clients.is_over(session) => {}
             Event::Ready(session) => self.ready(now, session),
-            Event::Io(io) => self.io_ended(now, io),
-            Event::Due(server) => self.disk_is_due(now, server as usize),
             Event::Received(server) => self.received(now, server as usize),
             Event::Confirmed(server) => self.confirmed(now, server as usize),
             Event::Checkpointer => self.look_at_checkpoint(now),
@@ -275,8 +271,61 @@ impl Model for Postgresql {
         }
     }
 
+    fn io_ended(&mut self, now: u64, io: PendingIo) {
+        let index = usize::from(io.node);
+        match io.purpose {
+            Purpose::Stream(WRITE_BACK) => {
+                let server = &mut self.servers[index];
+                server.written_back();
+                server.write_back(now, &mut self.course.ios);
+                if self.broken.is_some() {
+                    self.replay_on(now, index);
+                    self.copy_on(now, index);
+                }
+            }
+            Purpose::Stream(RECOVERY_SYNC) => self.recovery_synced(now, index),
+            Purpose::Stream(_) => {}
+            Purpose::Piece(piece) => self.piece_read(now, index, piece),
+            Purpose::Log(which) => {
+                let server = &mut self.servers[index];
+                if server.log_io_ended(now, which, io.passed, &mut self.course.ios) {
+                    self.log_synced(now, index);
+                } else if which == LOG_WRITE {
+                }
+            }
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.servers[index].storage;
+                storage.arrived(io.purpose, &mut self.course.ios);
+                let mut next = waiter;
+                while next != NOBODY {
+                    let this = next;
+                    let session = &mut self.sessions[this as usize];
+                    next = std::mem::replace(&mut session.next, NOBODY);
+                    if self.clients.is_over(this) {
+                        continue;
+                    }
+                    session.part += 1;
+                    let since = session.since;
+                    self.course.recorder.waited_for_disk(now - since);
+                    let passed = io.passed.clamp(since, now);
+                    session.passed = passed;
+                    self.clients.spend(passed, this, Stretch::Limits);
+                    self.clients.spend(now, this, Stretch::Disk);
+                    self.read_on(now, this);
+                }
+            }
+        }
+    }
+
     fn course(&mut self) -> &mut Course<Event> {
         &mut self.course
+    }
+
+    fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
+        (
+            &mut self.course,
+            &mut self.servers[usize::from(machine)].storage.disks,
+        )
     }
 
     fn report(&mut self, job: &PostgresqlJob, cell: u64) -> Report {
@@ -382,76 +431,6 @@ impl Postgresql {
         }
         self.committing.push_back(number);
         self.sync_log(now, self.primary, lsn);
-    }
-
-    /// Schedules what the disk model of a server has decided, and its next step.
-    fn take_decisions(&mut self, now: u64, index: usize) {
-        let disks = &mut self.servers[index].storage.disks;
-        for io in disks.passed() {
-            self.ios[io].passed = now;
-        }
-        disks.schedule(
-            now,
-            &mut self.course.queue,
-            Event::Io,
-            Event::Due(index as u32),
-        );
-    }
-
-    fn disk_is_due(&mut self, now: u64, index: usize) {
-        if self.servers[index].storage.disks.step(now) {
-            self.take_decisions(now, index);
-        }
-    }
-
-    fn io_ended(&mut self, now: u64, number: u32) {
-        let io = self.ios[number];
-        let index = usize::from(io.node);
-        self.ios.release(number);
-        match io.purpose {
-            Purpose::Stream(WRITE_BACK) => {
-                let server = &mut self.servers[index];
-                server.written_back();
-                server.write_back(now, &mut self.ios);
-                self.take_decisions(now, index);
-                if self.broken.is_some() {
-                    self.replay_on(now, index);
-                    self.copy_on(now, index);
-                }
-            }
-            Purpose::Stream(RECOVERY_SYNC) => self.recovery_synced(now, index),
-            Purpose::Stream(_) => {}
-            Purpose::Piece(piece) => self.piece_read(now, index, piece),
-            Purpose::Log(which) => {
-                let server = &mut self.servers[index];
-                if server.log_io_ended(now, which, io.passed, &mut self.ios) {
-                    self.log_synced(now, index);
-                } else if which == LOG_WRITE {
-                    self.take_decisions(now, index);
-                }
-            }
-            Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.servers[index].storage;
-                storage.arrived(io.purpose, &mut self.ios);
-                let mut next = waiter;
-                while next != NOBODY {
-                    let this = next;
-                    let session = &mut self.sessions[this as usize];
-                    next = std::mem::replace(&mut session.next, NOBODY);
-                    if self.clients.is_over(this) {
-                        continue;
-                    }
-                    session.part += 1;
-                    let since = session.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    let passed = io.passed.clamp(since, now);
-                    session.passed = passed;
-                    self.clients.spend(passed, this, Stretch::Limits);
-                    self.clients.spend(now, this, Stretch::Disk);
-                    self.read_on(now, this);
-                }
-            }
-        }
     }
 
     /// What the run leaves for its report.

@@ -15,6 +15,7 @@ use crate::chance::work;
 use crate::client::distance;
 use crate::database::outage::{Outage, pause_ns};
 use crate::database::transactions::{Script, Step};
+use crate::event::events;
 use crate::faults::LOOK_NS;
 use crate::job::{Client, Load, Mechanism, Network};
 use crate::model::{Model, Setting};
@@ -22,55 +23,23 @@ use crate::network::{Link, Paths};
 use crate::station::{Servers, Slots, Usage};
 use crate::tail::{Split, Stretch};
 
-/// What happens in every SQL database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SqlEvent {
-    /// A session has its next transaction ready.
-    Begin(u32),
-    /// A session's statement reaches its server.
-    Arrive(u32),
-    /// The server has planned a session's statement and goes for its rows.
-    Plan(u32),
-    /// A session has the answer to its statement.
-    Done(u32),
-    /// An open loop's next transaction arrives.
-    Offer,
-    /// The warm-up is over.
-    Measure,
-    /// A look at the timetable of faults: what is due, what has expired.
-    Faults,
-}
-
-impl SqlEvent {
-    /// How many kinds there are.
-    pub const KINDS: u32 = 5;
-
-    /// Its kind, below [`KINDS`](Self::KINDS), and its number.
-    #[inline]
-    pub fn parts(self) -> (u32, u32) {
-        match self {
-            SqlEvent::Begin(n) => (0, n),
-            SqlEvent::Arrive(n) => (1, n),
-            SqlEvent::Plan(n) => (2, n),
-            SqlEvent::Done(n) => (3, n),
-            SqlEvent::Offer => (4, 0),
-            SqlEvent::Measure => (4, 1),
-            SqlEvent::Faults => (4, 2),
-        }
-    }
-
-    /// The event of a kind and a number.
-    #[inline]
-    pub fn of(kind: u32, number: u32) -> SqlEvent {
-        match (kind, number) {
-            (0, _) => SqlEvent::Begin(number),
-            (1, _) => SqlEvent::Arrive(number),
-            (2, _) => SqlEvent::Plan(number),
-            (3, _) => SqlEvent::Done(number),
-            (_, 0) => SqlEvent::Offer,
-            (_, 1) => SqlEvent::Measure,
-            _ => SqlEvent::Faults,
-        }
+events! {
+    /// What happens in every SQL database.
+    pub enum SqlEvent in 28 bits {
+        /// A session has its next transaction ready.
+        Begin(session: u32),
+        /// A session's statement reaches its server.
+        Arrive(session: u32),
+        /// The server has planned a session's statement and goes for its rows.
+        Plan(session: u32),
+        /// A session has the answer to its statement.
+        Done(session: u32),
+        /// An open loop's next transaction arrives.
+        Offer,
+        /// The warm-up is over.
+        Measure,
+        /// A look at the timetable of faults: what is due, what has expired.
+        Faults,
     }
 }
 
@@ -341,7 +310,8 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
     /// Schedules an event.
     #[inline]
     fn schedule(&mut self, at: u64, event: SqlEvent) {
-        self.course().queue.push(at, event.into());
+        let event: Self::Event = event.into();
+        self.course().queue.push(at, event);
     }
 
     /// Schedules the end of the warm-up and the first look at the timetable.

@@ -25,6 +25,7 @@ use crate::database::yugabytedb::event::Event;
 use crate::database::yugabytedb::plan::Access;
 pub use crate::database::yugabytedb::plan::Plan;
 pub use crate::database::yugabytedb::server::Server;
+use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::job::{AccessKind, Load, SqlJob, SqlParameters, Stop};
 use crate::model::{Course, Model, Setting};
@@ -32,7 +33,7 @@ use crate::network::Link;
 use crate::report::Report;
 use crate::simulate::{NodeParts, SqlParts, sql_report};
 use crate::station::Servers;
-use crate::storage::{NOBODY, PendingIos, Purpose, Touched};
+use crate::storage::{NOBODY, PendingIo, Purpose, Touched};
 
 /// Bytes of an internal message beside the rows: a read request, an acknowledgement.
 /// **Source:** RPCs of yb-tserver carry 200 to 400 bytes of headers and hybrid times.
@@ -98,7 +99,6 @@ pub struct Yugabytedb {
     servers: Vec<Server>,
     sessions: Vec<Session>,
     requests: Slab<Request>,
-    ios: PendingIos,
     rows: Stream,
     before: Vec<Vec<VolumeCounters>>,
 }
@@ -152,7 +152,6 @@ impl Model for Yugabytedb {
             sessions: vec![Session::default(); clients.count()],
             clients,
             requests: Slab::default(),
-            ios: PendingIos::default(),
             rows: Stream::new(seed, "rows"),
             plan,
             rules,
@@ -179,15 +178,56 @@ impl Model for Yugabytedb {
             Event::Acked(request) => self.acked(now, request),
             Event::Committed(request) => self.committed(now, request),
             Event::Answer(request) => self.answered(now, request),
-            Event::Io(io) => self.io_ended(now, io),
-            Event::Due(node) => self.disk_is_due(now, node as usize),
             Event::Tick(node) => self.tick(now, node),
             Event::Pump(node) => self.pump(now, node as usize),
         }
     }
 
+    fn io_ended(&mut self, now: u64, io: PendingIo) {
+        let index = usize::from(io.node);
+        match io.purpose {
+            Purpose::Stream(stream) => {
+                let bytes = self.servers[index].lsm.ended(stream);
+                self.compaction_cpu(now, index, bytes);
+                self.pump(now, index);
+            }
+            Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
+            Purpose::Log(tablet) => {
+                let mut next = self.servers[index].synced(tablet);
+                while next != NOBODY {
+                    let this = next;
+                    let request = &mut self.requests[this];
+                    next = std::mem::replace(&mut request.next, NOBODY);
+                    let since = request.since;
+                    self.course.recorder.waited_for_disk(now - since);
+                    self.append(now, this);
+                }
+            }
+            Purpose::Pages { waiter, .. } => {
+                let storage = &mut self.servers[index].storage;
+                storage.arrived(io.purpose, &mut self.course.ios);
+                let mut next = waiter;
+                while next != NOBODY {
+                    let this = next;
+                    let request = &mut self.requests[this];
+                    next = std::mem::replace(&mut request.next, NOBODY);
+                    let since = request.since;
+                    self.course.recorder.waited_for_disk(now - since);
+                    self.read_on(now, this);
+                }
+            }
+        }
+    }
+
     fn course(&mut self) -> &mut Course<Event> {
         &mut self.course
+    }
+
+    fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
+        (
+            &mut self.course,
+            &mut self.servers[usize::from(machine)].storage.disks,
+        )
     }
 
     fn report(&mut self, job: &SqlJob, cell: u64) -> Report {
@@ -334,13 +374,15 @@ impl Yugabytedb {
             let server = &mut self.servers[index];
             if request.block != NO_BLOCK {
                 let pages = self.plan.pages_of(request.block);
-                if let Touched::Awaits(io) = server.storage.touch_all(now, pages, &mut self.ios) {
-                    if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
+                if let Touched::Awaits(io) =
+                    server.storage.touch_all(now, pages, &mut self.course.ios)
+                {
+                    if let Purpose::Pages { waiter, .. } = &mut self.course.ios[io].purpose {
                         request.next = std::mem::replace(waiter, number);
                     }
                     request.since = now;
                     self.requests[number] = request;
-                    return self.take_decisions(now, index);
+                    return;
                 }
                 server.keep_block(request.block);
                 request.block = NO_BLOCK;
@@ -441,13 +483,11 @@ impl Yugabytedb {
         }
         let bytes = self.plan.accesses[access as usize].written_bytes;
         let server = &mut self.servers[index];
-        let sent = server.append(now, node, tablet, bytes, &mut self.ios);
+        server.append(now, node, tablet, bytes, &mut self.course.ios);
         // Once as provisional records, once as rows.
         let flushes = server.lsm.append(2 * bytes);
         if flushes {
             self.pump(now, index);
-        } else if sent {
-            self.take_decisions(now, index);
         }
         self.appended(now, number);
     }
@@ -545,79 +585,20 @@ impl Yugabytedb {
     /// Looks at one tablet's log on a node: each has its turn once a period.
     fn tick(&mut self, now: u64, node: u32) {
         let index = node as usize;
-        let sent = self.servers[index].sync_next(now, node as u16, &mut self.ios);
+        self.servers[index].sync_next(now, node as u16, &mut self.course.ios);
         self.course
             .queue
             .push(now + self.rules.log_period_ns, Event::Tick(node));
-        if sent {
-            self.take_decisions(now, index);
-        }
     }
 
     fn pump(&mut self, now: u64, index: usize) {
         let Server { lsm, storage, .. } = &mut self.servers[index];
-        if let Some(at) = lsm.pump(now, storage, index as u16, &mut self.ios) {
+        if let Some(at) = lsm.pump(now, storage, index as u16, &mut self.course.ios) {
             self.course.queue.push(at, Event::Pump(index as u32));
         }
-        self.take_decisions(now, index);
         if !self.servers[index].lsm.blocks_writes() {
             for request in std::mem::take(&mut self.servers[index].held) {
                 self.append(now, request);
-            }
-        }
-    }
-
-    /// Schedules what the disk model of a node has decided, and its next step.
-    fn take_decisions(&mut self, now: u64, index: usize) {
-        let disks = &mut self.servers[index].storage.disks;
-        disks.schedule(
-            now,
-            &mut self.course.queue,
-            Event::Io,
-            Event::Due(index as u32),
-        );
-    }
-
-    fn disk_is_due(&mut self, now: u64, index: usize) {
-        if self.servers[index].storage.disks.step(now) {
-            self.take_decisions(now, index);
-        }
-    }
-
-    fn io_ended(&mut self, now: u64, number: u32) {
-        let io = self.ios[number];
-        let index = usize::from(io.node);
-        self.ios.release(number);
-        match io.purpose {
-            Purpose::Stream(stream) => {
-                let bytes = self.servers[index].lsm.ended(stream);
-                self.compaction_cpu(now, index, bytes);
-                self.pump(now, index);
-            }
-            Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
-            Purpose::Log(tablet) => {
-                let mut next = self.servers[index].synced(tablet);
-                while next != NOBODY {
-                    let this = next;
-                    let request = &mut self.requests[this];
-                    next = std::mem::replace(&mut request.next, NOBODY);
-                    let since = request.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    self.append(now, this);
-                }
-            }
-            Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.servers[index].storage;
-                storage.arrived(io.purpose, &mut self.ios);
-                let mut next = waiter;
-                while next != NOBODY {
-                    let this = next;
-                    let request = &mut self.requests[this];
-                    next = std::mem::replace(&mut request.next, NOBODY);
-                    let since = request.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    self.read_on(now, this);
-                }
             }
         }
     }

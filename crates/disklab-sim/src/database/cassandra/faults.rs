@@ -12,7 +12,7 @@ use disklab_units::Instant;
 use super::Cassandra;
 use super::broken::{Due, Phase, UNTAKEN};
 use crate::client::Kind;
-use crate::database::event::Event;
+use crate::database::cassandra::event::Event;
 use crate::faults::{FaultReport, LOOK_NS, StepReport};
 use crate::job::faults::What;
 use crate::job::{Cluster, Load};
@@ -291,8 +291,9 @@ impl Cassandra {
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
-                self.nodes[node].storage.break_data(now, &event);
-                self.take_decisions(now, node);
+                self.nodes[node]
+                    .storage
+                    .break_data(now, &event, &mut self.course.ios);
             }
             What::Credits => {
                 broken.step(now, what, node, Some(now));

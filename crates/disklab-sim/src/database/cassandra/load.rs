@@ -3,7 +3,7 @@
 use super::links::Traffic;
 use super::{Cassandra, MESSAGE_BYTES, Operation};
 use crate::client::What;
-use crate::database::event::Event;
+use crate::database::cassandra::event::Event;
 use crate::job::Load;
 use crate::storage::NOBODY;
 

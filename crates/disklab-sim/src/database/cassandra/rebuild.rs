@@ -17,7 +17,7 @@ use super::Cassandra;
 use super::links::Traffic;
 use crate::bound::Before;
 use crate::database::build::share;
-use crate::database::event::Event;
+use crate::database::cassandra::event::Event;
 use crate::engine::Slab;
 use crate::faults::RebuildReport;
 use crate::filelayout::PAGE_BYTES;
@@ -421,7 +421,7 @@ impl Cassandra {
         let count = runs.len() as u32;
         for (from, to) in runs {
             let io = PendingIo::new(source as u16, Purpose::Piece(piece));
-            let io = self.ios.add(io);
+            let io = self.course.ios.add(io);
             let len = ((to - from) * PAGE_BYTES) as u32;
             storage.submit(now, volume, Op::Read, from * PAGE_BYTES, len, io);
         }
@@ -429,8 +429,6 @@ impl Cassandra {
         broken.rebuilds.pieces[piece].stage = Stage::Reading(count);
         if count == 0 {
             self.course.queue.push(now, Event::Piece(piece));
-        } else {
-            self.take_decisions(now, source);
         }
     }
 
@@ -498,11 +496,10 @@ impl Cassandra {
                 let at = all.cursor;
                 all.cursor += PIECE_BYTES;
                 let io = PendingIo::new(stream.target, Purpose::Piece(number));
-                let io = self.ios.add(io);
+                let io = self.course.ios.add(io);
                 let storage = &mut self.nodes[target].storage;
                 let volume = storage.data_volume();
                 storage.submit(now, volume, Op::Write, at, PIECE_BYTES as u32, io);
-                self.take_decisions(now, target);
             }
             Stage::Written => unreachable!("its I/O ends it"),
         }

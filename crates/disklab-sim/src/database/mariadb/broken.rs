@@ -132,8 +132,7 @@ impl Mariadb {
             }
             _ => {
                 broken.outage.step(now, what, 0, Some(now));
-                self.storage.break_data(now, event);
-                self.take_decisions(now);
+                self.storage.break_data(now, event, &mut self.course.ios);
             }
         }
     }
@@ -149,8 +148,7 @@ impl Mariadb {
         let Some(applier) = &mut self.applier else {
             return;
         };
-        applier.storage.break_data(now, event);
-        self.take_other_decisions(now);
+        applier.storage.break_data(now, event, &mut self.course.ios);
     }
 
     /// It takes statements no more.

@@ -39,12 +39,11 @@ impl Mariadb {
             &mut self.binlog
         };
         let mut done = Vec::new();
-        log.sync(now, &mut self.storage, &mut self.ios, &mut done);
+        log.sync(now, &mut self.storage, &mut self.course.ios, &mut done);
         for number in done {
             self.clients.spend(now, number, Stretch::Held);
             self.past_log(now, which, number);
         }
-        self.take_decisions(now);
     }
 
     /// A log has the transaction.
@@ -71,14 +70,14 @@ impl Mariadb {
             false => [true, true],
         };
         if !syncs_redo {
-            self.redo.write(now, true, &mut self.storage, &mut self.ios);
+            self.redo
+                .write(now, true, &mut self.storage, &mut self.course.ios);
         }
         if !syncs_binlog && (now / SYNC_EVERY_NS).is_multiple_of(WRITTEN_BACK_EVERY) {
             self.binlog
-                .write(now, false, &mut self.storage, &mut self.ios);
+                .write(now, false, &mut self.storage, &mut self.course.ios);
         }
         self.course.queue.push(now + SYNC_EVERY_NS, Event::Logs);
-        self.take_decisions(now);
     }
 
     pub(super) fn log_io_ended(&mut self, now: u64, which: u32) {
@@ -89,7 +88,7 @@ impl Mariadb {
         };
         let mut done = Vec::new();
         let began = log.began;
-        log.io_ended(now, &mut self.storage, &mut self.ios, &mut done);
+        log.io_ended(now, &mut self.storage, &mut self.course.ios, &mut done);
         if !done.is_empty() {
             self.sync_log(now, which);
         }
@@ -101,6 +100,5 @@ impl Mariadb {
             self.clients.spend(now, number, Stretch::Disk);
             self.past_log(now, which, number);
         }
-        self.take_decisions(now);
     }
 }

@@ -60,18 +60,16 @@ impl Mariadb {
     /// A thread of the other node goes on with the changes that it applies.
     fn apply(&mut self, now: u64, thread: u32) {
         let applier = self.applier.as_mut().expect("it has a thread");
-        if let Some(at) = applier.go_on(now, thread, &self.rules.parameters, &mut self.ios) {
+        if let Some(at) = applier.go_on(now, thread, &self.rules.parameters, &mut self.course.ios) {
             self.course.queue.push(at, Event::Applied(thread));
         }
-        self.take_other_decisions(now);
     }
 
     pub(super) fn applied(&mut self, now: u64, thread: u32) {
         let applier = self.applier.as_mut().expect("it has applied something");
-        if applier.applied(now, thread, &mut self.ios) {
+        if applier.applied(now, thread, &mut self.course.ios) {
             return self.through(now, thread);
         }
-        self.take_other_decisions(now);
     }
 
     /// A thread of the other node has made changes last: it goes on, and so do commits that waited for room in its queue.
@@ -98,15 +96,9 @@ impl Mariadb {
             return self.apply(now, thread);
         }
         let mut done = Vec::new();
-        applier.log_io_ended(now, &mut self.ios, &mut done);
+        applier.log_io_ended(now, &mut self.course.ios, &mut done);
         for thread in done {
             self.through(now, thread);
         }
-        self.take_other_decisions(now);
-    }
-
-    pub(super) fn take_other_decisions(&mut self, now: u64) {
-        let disks = &mut self.applier.as_mut().expect("it has disks").storage.disks;
-        disks.schedule(now, &mut self.course.queue, Event::Io, Event::OtherDue);
     }
 }

@@ -307,7 +307,7 @@ impl Mariadb {
                 };
                 self.place(now, &batch);
             }
-            return self.take_decisions(now);
+            return;
         }
         let flushing = &mut self.flushing;
         let is_full = flushing.copying.is_some() || flushing.placing.len() >= BATCHES;
@@ -331,7 +331,6 @@ impl Mariadb {
             pages,
             copies_left: copies,
         });
-        self.take_decisions(now);
     }
 
     /// Where the doublewrite buffer begins.
@@ -372,7 +371,7 @@ impl Mariadb {
     }
 
     fn submit(&mut self, now: u64, op: Op, at: u64, bytes: u64, purpose: Purpose) {
-        let io = self.ios.add(PendingIo::new(self.life, purpose));
+        let io = self.course.ios.add(PendingIo::new(self.life, purpose));
         let volume = self.storage.data_volume();
         self.storage.submit(now, volume, op, at, bytes as u32, io);
     }
@@ -392,7 +391,6 @@ impl Mariadb {
             self.flushing.joining.push(which);
             self.begin_transaction(now);
         }
-        self.take_decisions(now);
     }
 
     fn begin_transaction(&mut self, now: u64) {
@@ -421,7 +419,6 @@ impl Mariadb {
             }
             self.begin_transaction(now);
         }
-        self.take_decisions(now);
     }
 
     /// An I/O of the doublewrite buffer has ended, or a sync.
@@ -438,7 +435,6 @@ impl Mariadb {
                 let batch = self.flushing.copying.take().expect("it is copied");
                 self.place(now, &batch);
                 self.flushing.placing.push_back(batch);
-                self.take_decisions(now);
             }
             RECOVERY => return self.part_read(now),
             JOURNAL => return self.journal_written(now),

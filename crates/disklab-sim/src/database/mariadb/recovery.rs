@@ -119,14 +119,13 @@ impl Mariadb {
         while left > 0 {
             let bytes = left.min(MOST_READ_BYTES);
             let purpose = Purpose::Stream(flushing::RECOVERY);
-            let io = self.ios.add(PendingIo::new(self.life, purpose));
+            let io = self.course.ios.add(PendingIo::new(self.life, purpose));
             self.redo.read(now, (at, bytes), &mut self.storage, io);
             (at, left, ios) = (at + bytes, left - bytes, ios + 1);
         }
         if let Some(recovery) = self.recovery() {
             recovery.reading = ios;
         }
-        self.take_decisions(now);
     }
 
     /// An I/O of the log has ended: the whole part is parsed when it is there.
@@ -161,6 +160,7 @@ impl Mariadb {
         {
             recovery.under_way += 1;
             let io = self
+                .course
                 .ios
                 .add(PendingIo::new(self.life, Purpose::Piece(page)));
             let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
@@ -168,7 +168,6 @@ impl Mariadb {
                 .submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
         }
         let is_over = recovery.under_way == 0;
-        self.take_decisions(now);
         if is_over {
             self.tell_recovery(now);
             self.comes_back(now);

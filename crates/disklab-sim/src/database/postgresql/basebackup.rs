@@ -363,8 +363,7 @@ impl Postgresql {
                 let is_there = copy.log_sent >= end && server.log.synced >= copy.log_sent;
                 if is_there && server.write_back.is_idle() && !copy.syncs {
                     copy.syncs = true;
-                    server.sync_data(now, RECOVERY_SYNC, &mut self.ios);
-                    self.take_decisions(now, index);
+                    server.sync_data(now, RECOVERY_SYNC, &mut self.course.ios);
                 }
             }
         }
@@ -393,11 +392,10 @@ impl Postgresql {
             let page_bytes = PAGE_BYTES / CACHE_PAGES;
             for (from, to) in runs {
                 let io = PendingIo::new(primary as u16, Purpose::Piece(piece));
-                let io = self.ios.add(io);
+                let io = self.course.ios.add(io);
                 let (volume, len) = (storage.data_volume(), ((to - from) * page_bytes) as u32);
                 storage.submit(now, volume, Op::Read, from * page_bytes, len, io);
             }
-            self.take_decisions(now, primary);
         }
     }
 
@@ -475,8 +473,7 @@ impl Postgresql {
                 .add((copy.written..until).map(|page| page as u32));
             copy.written = until;
         }
-        server.write_back(now, &mut self.ios);
-        self.take_decisions(now, index);
+        server.write_back(now, &mut self.course.ios);
     }
 
     /// All files have come: the copy ends where the log is now, and everything is synced.

@@ -9,8 +9,6 @@
 
 use std::collections::VecDeque;
 
-use disklab_units::Instant;
-
 use super::Postgresql;
 use super::basebackup::{Copied, Copying};
 use super::changes::{History, Record};
@@ -243,16 +241,11 @@ impl Postgresql {
                 let seen = &mut broken.seen[node];
                 (seen.step, seen.phase) = (step, Phase::Starting(starts_at));
             }
-            What::Credits => {
-                broken.outage.step(now, what, node, Some(now));
-                let host = &mut self.servers[node].storage.disks.host;
-                host.set_credits(Instant::from_nanos(now), 0);
-                self.take_decisions(now, node);
-            }
             _ => {
                 broken.outage.step(now, what, node, Some(now));
-                self.servers[node].storage.break_data(now, event);
-                self.take_decisions(now, node);
+                self.servers[node]
+                    .storage
+                    .break_data(now, event, &mut self.course.ios);
             }
         }
     }

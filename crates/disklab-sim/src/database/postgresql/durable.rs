@@ -12,8 +12,7 @@ impl Postgresql {
     pub(super) fn sync_log(&mut self, now: u64, index: usize, to: u64) {
         let server = &mut self.servers[index];
         if !server.log.is_syncing() && to > server.log.synced {
-            server.sync_log(now, to, &mut self.ios);
-            self.take_decisions(now, index);
+            server.sync_log(now, to, &mut self.course.ios);
         }
     }
 
@@ -160,8 +159,7 @@ impl Postgresql {
         if self.changes.checkpoints.syncs() && self.servers[self.primary].write_back.is_idle() {
             self.changes.end_checkpoint();
             self.ends_for_copies(now);
-            self.servers[self.primary].sync_data(now, CHECKPOINT_SYNC, &mut self.ios);
-            self.take_decisions(now, self.primary);
+            self.servers[self.primary].sync_data(now, CHECKPOINT_SYNC, &mut self.course.ios);
         }
         self.course.queue.push(now + LOOK_NS, Event::Checkpointer);
     }
@@ -181,8 +179,7 @@ impl Postgresql {
             }
             let server = &mut self.servers[index];
             server.write_back.add(pages.iter().copied());
-            server.write_back(now, &mut self.ios);
-            self.take_decisions(now, index);
+            server.write_back(now, &mut self.course.ios);
         }
     }
 
@@ -203,8 +200,7 @@ impl Postgresql {
             }
             let server = &mut self.servers[index];
             server.write_back.add(pages.iter().copied());
-            server.write_back(now, &mut self.ios);
-            self.take_decisions(now, index);
+            server.write_back(now, &mut self.course.ios);
         }
     }
 

@@ -252,8 +252,7 @@ impl Postgresql {
 
     /// Syncs the data volume before a replay, or behind it.
     fn sync_recovery(&mut self, now: u64, index: usize) {
-        self.servers[index].sync_data(now, RECOVERY_SYNC, &mut self.ios);
-        self.take_decisions(now, index);
+        self.servers[index].sync_data(now, RECOVERY_SYNC, &mut self.course.ios);
     }
 
     /// The sync before a replay, or behind it, is done.
@@ -287,13 +286,12 @@ impl Postgresql {
         while replay.reading < LOG_READS && replay.asked < replay.bytes {
             let bytes = most.min(replay.bytes - replay.asked);
             let purpose = Purpose::Piece(LOG);
-            let io = self.ios.add(PendingIo::new(index as u16, purpose));
+            let io = self.course.ios.add(PendingIo::new(index as u16, purpose));
             let at = replay.redo + replay.asked;
             self.servers[index].read_log(now, at, bytes, io);
             replay.asked += bytes;
             replay.reading += 1;
         }
-        self.take_decisions(now, index);
     }
 
     /// Asks for the pages of records whose turn comes soon.
@@ -314,7 +312,6 @@ impl Postgresql {
                 self.ask_for(now, index, page, replay);
             }
         }
-        self.take_decisions(now, index);
     }
 
     /// Reads a page, unless it is in memory; whether it comes.
@@ -325,7 +322,7 @@ impl Postgresql {
             return false;
         }
         let purpose = Purpose::Piece(page);
-        let io = self.ios.add(PendingIo::new(index as u16, purpose));
+        let io = self.course.ios.add(PendingIo::new(index as u16, purpose));
         let (volume, at) = (storage.data_volume(), u64::from(page) * PAGE_BYTES);
         storage.submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
         replay.coming.insert(page)
@@ -357,7 +354,6 @@ impl Postgresql {
             }
             replay.next += 1;
         }
-        self.take_decisions(now, index);
         if replay.next == first {
             return;
         }

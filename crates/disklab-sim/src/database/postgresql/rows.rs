@@ -176,13 +176,13 @@ impl Postgresql {
                 break;
             }
             let storage = &mut self.servers[self.primary].storage;
-            if let Touched::Awaits(io) = storage.touch(now, opened, at, pages, &mut self.ios) {
+            if let Touched::Awaits(io) = storage.touch(now, opened, at, pages, &mut self.course.ios)
+            {
                 let session = &mut self.sessions[number as usize];
-                if let Purpose::Pages { waiter, .. } = &mut self.ios[io].purpose {
+                if let Purpose::Pages { waiter, .. } = &mut self.course.ios[io].purpose {
                     session.next = std::mem::replace(waiter, number);
                 }
                 session.since = now;
-                self.take_decisions(now, self.primary);
                 return false;
             }
             let session = &mut self.sessions[number as usize];

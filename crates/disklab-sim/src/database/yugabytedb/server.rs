@@ -157,33 +157,22 @@ impl Server {
     /// Writes to a tablet's log, in memory until the next sync. Sends a sync at once when there is
     /// too much of it.
     #[inline]
-    pub fn append(
-        &mut self,
-        now: u64,
-        node: u16,
-        tablet: u32,
-        bytes: u64,
-        ios: &mut PendingIos,
-    ) -> bool {
+    pub fn append(&mut self, now: u64, node: u16, tablet: u32, bytes: u64, ios: &mut PendingIos) {
         let log = &mut self.logs[tablet as usize];
         log.unsynced += bytes;
-        let large = log.unsynced >= SYNC_BYTES;
-        if large {
+        if log.unsynced >= SYNC_BYTES {
             self.sync(now, node, tablet as usize, ios);
         }
-        large
     }
 
-    /// Syncs the next tablet's log, if it has grown; whether that sent an I/O.
-    pub fn sync_next(&mut self, now: u64, node: u16, ios: &mut PendingIos) -> bool {
+    /// Syncs the next tablet's log, if it has grown.
+    pub fn sync_next(&mut self, now: u64, node: u16, ios: &mut PendingIos) {
         let tablet = self.next_log;
         self.next_log = (tablet + 1) % self.logs.len();
         let log = &self.logs[tablet];
-        let grown = log.unsynced > 0 && !log.syncing;
-        if grown {
+        if log.unsynced > 0 && !log.syncing {
             self.sync(now, node, tablet, ios);
         }
-        grown
     }
 
     fn sync(&mut self, now: u64, node: u16, tablet: usize, ios: &mut PendingIos) {
