@@ -136,6 +136,12 @@ class Facts(_Part):
     tpcc: TpccRoom | None = None
     simulator: str | None = None
     """The simulator's model of it; None: there is none."""
+    usual_nodes: int = 1
+    """Of a cluster of which nobody says how many it has."""
+    whole_nodes: bool = False
+    """Whether each node has all rows and takes part in each write: more nodes carry no more."""
+    in_memory: bool = False
+    """Whether memory has all rows, so that no read of one meets a disk."""
     primary: bool = False
     """Whether one node serves all operations and the others keep copies."""
     all_primaries_from: int | None = None

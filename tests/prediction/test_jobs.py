@@ -273,8 +273,8 @@ def test_the_study_of_local_disks_has_its_own_settings() -> None:
     [
         (
             "engine: cassandra",
-            "engine: etcd",
-            "the simulator models Cassandra, MariaDB, MySQL, PostgreSQL and",
+            "engine: redis",
+            "the simulator models Cassandra, etcd, MariaDB, MySQL, PostgreSQL and",
         ),
         ("engine: cassandra", "engine: cassandra, tls: true", "what TLS costs Cassandra is not"),
         (
@@ -301,10 +301,10 @@ def test_writes_at_any_are_refused_for_want_of_hints() -> None:
 
 
 def test_a_database_without_a_model_is_refused_once_a_trial() -> None:
-    experiment = spec.load(EXPERIMENTS / "etcd-which-disk.yaml")
+    experiment = spec.load(EXPERIMENTS / "redis-fsync.yaml")
     for trial in experiment.trials("predict"):
         found = prepare(trial, CATALOG, None, "x.yaml")
-        assert [problem.value for problem in found.reasons] == ["etcd"]
+        assert [problem.value for problem in found.reasons] == ["redis"]
 
 
 def test_outside_the_calibrated_range_a_prediction_says_so() -> None:

@@ -6,6 +6,7 @@ use disklab_units::sizes;
 
 use crate::cluster::{MOST_REPLICAS, MOST_ROWS, Ring};
 use crate::database::build::{layout, stored_row_bytes};
+use crate::database::etcd;
 use crate::filelayout::PAGE_BYTES;
 use crate::job::faults::{Event, Faults, Peer, What};
 use crate::job::{DatabaseJob, DeviceJob, FileJob, Fio, Job, Kind, Load, Mechanism, Stop, Trace};
@@ -43,6 +44,7 @@ pub fn check(job: &Job) -> Result<(), Refusal> {
         Kind::Sql(database) => sql::check(&mut rules, database),
         Kind::Postgresql(database) => postgresql::check(&mut rules, database),
         Kind::Mariadb(database) => mariadb::check(&mut rules, database),
+        Kind::Etcd(database) => etcd::check(&mut rules, database),
         Kind::Device(device) => check_device(&mut rules, device),
         Kind::File(file) => check_file(&mut rules, file),
     }
@@ -347,7 +349,7 @@ fn check_load(rules: &mut Rules, job: &DatabaseJob) {
     check_stop(rules, job.workload.stop, job.workload.warm_up_ns);
 }
 
-fn check_under_way(rules: &mut Rules, load: &Load) {
+pub fn check_under_way(rules: &mut Rules, load: &Load) {
     if let Load::Open { rate_per_ks, .. } = *load {
         rules.must(
             rate_per_ks > 0,
@@ -367,7 +369,7 @@ fn check_under_way(rules: &mut Rules, load: &Load) {
     );
 }
 
-fn check_stop(rules: &mut Rules, stop: Stop, warm_up_ns: u64) {
+pub fn check_stop(rules: &mut Rules, stop: Stop, warm_up_ns: u64) {
     let Stop {
         operations,
         duration_ns,
@@ -381,7 +383,7 @@ fn check_stop(rules: &mut Rules, stop: Stop, warm_up_ns: u64) {
     );
 }
 
-fn check_volume(rules: &mut Rules, place: &str, name: &str, host: &HostProfile) {
+pub fn check_volume(rules: &mut Rules, place: &str, name: &str, host: &HostProfile) {
     let known = host.volumes.iter().any(|volume| volume.name == name);
     let names: Vec<&str> = host.volumes.iter().map(|v| v.name.as_str()).collect();
     rules.must(

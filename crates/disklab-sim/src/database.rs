@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod cassandra;
+pub mod etcd;
 mod fill;
 pub mod mariadb;
 mod outage;
@@ -9,4 +10,5 @@ pub mod postgresql;
 mod replicas;
 pub mod sessions;
 mod transactions;
+mod wal;
 pub mod yugabytedb;

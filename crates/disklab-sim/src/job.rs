@@ -16,6 +16,7 @@ mod parameters;
 mod postgresql;
 mod sql;
 
+pub use crate::database::etcd::{EtcdJob, EtcdParameters, EtcdSettings};
 pub use faults::{Faults, SqlFaults};
 pub use fio::{BlockShare, Buffered, Fio, Sync};
 pub use load::{Arrivals, Load};
@@ -62,6 +63,8 @@ pub enum Kind {
     Postgresql(PostgresqlJob),
     /// `mariadb`: MariaDB's InnoDB under transactions.
     Mariadb(MariadbJob),
+    /// `etcd`: etcd under requests.
+    Etcd(EtcdJob),
     /// `device`: one device under fio.
     Device(DeviceJob),
     /// `file`: a file that one reader reads through the page cache.
@@ -89,6 +92,8 @@ struct Given {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mariadb: Option<MariadbJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    etcd: Option<EtcdJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     device: Option<DeviceJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file: Option<FileJob>,
@@ -105,6 +110,7 @@ impl TryFrom<Given> for Job {
             given.sql.map(Kind::Sql),
             given.postgresql.map(Kind::Postgresql),
             given.mariadb.map(Kind::Mariadb),
+            given.etcd.map(Kind::Etcd),
             given.device.map(Kind::Device),
             given.file.map(Kind::File),
         ];
@@ -142,6 +148,7 @@ impl From<Job> for Given {
             Kind::Sql(database) => given.sql = Some(database),
             Kind::Postgresql(database) => given.postgresql = Some(database),
             Kind::Mariadb(database) => given.mariadb = Some(database),
+            Kind::Etcd(database) => given.etcd = Some(database),
             Kind::Device(device) => given.device = Some(device),
             Kind::File(file) => given.file = Some(file),
         }

@@ -20,6 +20,7 @@ mod filelayout;
 mod filereads;
 mod groups;
 pub mod job;
+mod machine;
 mod model;
 mod network;
 mod node;

@@ -53,9 +53,29 @@ pub struct Report {
     /// What the faults of a timetable did; absent: there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultReport>,
+    /// What the log of a cluster did that elects its leader; absent where the model does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogReport>,
     /// Single I/Os of the first node; absent: the job asked for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<Vec<IoReport>>,
+}
+
+/// What the logs of all members did, and what followed from it.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogReport {
+    /// How many syncs of the log, of all members.
+    pub wal_fsyncs: u64,
+    /// How long each took, with the writes before it.
+    pub sync_ms: Latencies,
+    /// How many commits of the database file, of all members.
+    pub backend_commits: u64,
+    /// How long each took.
+    pub commit_ms: Latencies,
+    /// Heartbeats that came later than twice their interval; absent: a single member sends none.
+    pub late_heartbeats_per_hour: Option<f64>,
+    /// Times at which a follower heard nothing from the leader for its election time-out, likewise.
+    pub elections_per_hour: Option<f64>,
 }
 
 /// An I/O of a disk, or a disk's part of one; times in nanoseconds.

@@ -9,6 +9,7 @@ use disklab_units::Instant;
 use crate::check::check;
 use crate::client::NAMES;
 use crate::database::cassandra::Cassandra;
+use crate::database::etcd::{self, Etcd};
 use crate::database::mariadb::Mariadb;
 use crate::database::postgresql::Postgresql;
 use crate::database::yugabytedb::Yugabytedb;
@@ -28,7 +29,7 @@ use tally::{Reads, Tally};
 mod sql;
 mod tally;
 
-pub use sql::{SqlParts, sql_report};
+pub use sql::{SqlParts, share_of_load, shrink_load, sql_report};
 pub use tally::NodeParts;
 
 /// Operations that a quick run keeps at least: enough for a p99 of some hundred samples, and for the
@@ -79,6 +80,7 @@ pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
         Kind::Mariadb(database) => {
             simulate_one::<Mariadb>(job, sql::scaled_mariadb(database, job.fidelity))
         }
+        Kind::Etcd(database) => simulate_one::<Etcd>(job, etcd::scaled(database, job.fidelity)),
         Kind::Device(device) => {
             let clock = Stopwatch::start();
             let mut report = match (&device.fio, &device.trace) {
@@ -282,7 +284,8 @@ fn operations_of_pauses(job: &DatabaseJob) -> u64 {
     operations.min(QUICK_MOST_FOR_PAUSES)
 }
 
-fn shrink_host(host: &mut HostProfile, share: u64) {
+/// Makes what a host remembers so many times smaller: its cache and its credits.
+pub fn shrink_host(host: &mut HostProfile, share: u64) {
     if let Some(cache) = &mut host.cache {
         let block = u64::from(cache.block_bytes);
         cache.capacity_bytes = (cache.capacity_bytes / share / block * block).max(block);
@@ -340,6 +343,7 @@ fn empty_report<K: Into<usize> + Copy>(
         disk_ios: 0,
         wall_s: 0.0,
         faults: None,
+        log: None,
         journal: None,
     }
 }

@@ -227,7 +227,8 @@ def _amounts(vm: VmEntry) -> tuple[float, ...]:
 def searches_nodes(spec: ClusterTrial) -> bool:
     """Return whether more nodes carry more, and nothing in the file counts on their number."""
     named_nodes = bool(spec.events) or spec.failures is not None
-    return not facts_of(spec.database.engine).primary and not named_nodes
+    facts = facts_of(spec.database.engine)
+    return not (facts.primary or facts.whole_nodes or named_nodes)
 
 
 def with_nodes(spec: ClusterTrial, times: int) -> ClusterTrial:

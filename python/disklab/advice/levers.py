@@ -134,6 +134,8 @@ def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str 
         if slots is not None and slots < CONCURRENT_READS:
             yield "database.settings.concurrent_reads", CONCURRENT_READS
     yield from _of_writes(candidate, spec)
+    if facts_of(database.engine).in_memory:
+        return
     read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
     if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
         yield "cluster.volumes.data.read_ahead", READ_AHEAD

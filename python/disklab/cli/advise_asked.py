@@ -27,7 +27,7 @@ def _named(file: Path | None) -> Path | None:
     return None if file is None else bundled.found(file)
 
 
-Advised = Literal["cassandra", "mariadb", "mysql", "postgresql"]
+Advised = Literal["cassandra", "etcd", "mariadb", "mysql", "postgresql"]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -189,13 +189,14 @@ class Asked:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
         database = self.database or "cassandra"
-        if facts_of(database).primary:
-            self._refuse_more_servers(facts_of(database).title)
+        facts = facts_of(database)
+        if facts.primary:
+            self._refuse_more_servers(facts.title)
         vm, disks = START[self.cloud or "azure"]
-        nodes = self.nodes or (3 if database == "cassandra" else 1)
+        nodes = self.nodes or facts.usual_nodes
         row_bytes = amount("--row", self.row or "1000B")
         rows = max(1, amount("--data", self.data or "") // row_bytes)
-        copies = self.copies or min(3, nodes)
+        copies = self.copies or (nodes if facts.whole_nodes else min(3, nodes))
         each_gib = -(-rows * row_bytes * copies // (nodes * GIB))
         durability = {True: SURVIVES_DEALLOCATION, False: MAY_BE_LOST, None: None}[self.durable]
         text = draft(
@@ -219,7 +220,7 @@ class Asked:
                 durability=durability,
                 budget_usd=self.budget,
                 state=self.state or "steady",
-                title=f"What should this {facts_of(database).title} stand on?",
+                title=f"What should this {facts.title} stand on?",
             )
         )
         return spec.parse(text, NAME)

@@ -19,6 +19,7 @@ from disklab.catalog.resolve import Places
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.output import Json, console, print_json
+from disklab.database_facts import facts_of
 from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import Unreadable, milliseconds
@@ -26,6 +27,7 @@ from disklab.spec.draft import Draft, Stored, draft
 
 DEFAULT_VM = {
     "cassandra": "azure/Standard_L8s_v3",
+    "etcd": "azure/Standard_D2s_v5",
     "mariadb": "azure/Standard_D8ds_v5",
     "mysql": "azure/Standard_D8ds_v5",
     "postgresql": "azure/Standard_D8ds_v5",
@@ -138,7 +140,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
     ask = Answers(asks=sys.stdin.isatty() and sys.stdout.isatty() and not json)
     stored = asked_stored(ask) if database is None else database
-    many = stored == "cassandra"
+    many = stored != "none" and facts_of(stored).usual_nodes > 1
     chosen = disks or ask.read("Disks; to compare several: A; B", DEFAULT_DISKS, disks_of)
     cached = (
         [caching_of(one) for one in caching]

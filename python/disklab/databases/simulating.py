@@ -21,6 +21,7 @@ from disklab.databases import statements
 from disklab.databases.calibration import Calibration, carried, unmeasured
 from disklab.databases.protocol import Sizes
 from disklab.errors import Problem
+from disklab.results import RuleFinding
 from disklab.spec import Cluster, ClusterTrial, TimedEvent, TrialSpec, resolve_volumes
 from disklab.spec.model import Database, Dataset
 from disklab.spec.share import Share, threads_of
@@ -140,6 +141,8 @@ class Simulated:
     """Mechanisms of the simulator that a rehearsal's client does not have."""
     breaking: Breaking | None = None
     """None: its nodes do not break."""
+    rules: Callable[[Job], Iterable[RuleFinding]] | None = None
+    """Yields which of its makers' rules an answer keeps; None: they have none."""
 
 
 def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:

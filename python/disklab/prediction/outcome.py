@@ -7,13 +7,14 @@ from typing import Any
 
 from disklab.databases.simulating import steps_of
 from disklab.errors import Problem
-from disklab.prediction.cells import breaking_of
+from disklab.prediction.cells import breaking_of, model_of
 from disklab.results import (
     Bottleneck,
     Operation,
     Reason,
     Rebuild,
     Recovery,
+    RuleFinding,
     Share,
     StepTaken,
     Telemetry,
@@ -102,6 +103,8 @@ Answer = dict[str, Any]
 
 LATENCY = "latency"
 """What the simulator names where no limit is full."""
+OF_LEADERS = ("late_heartbeats_per_hour", "elections_per_hour")
+"""What the simulator counts where members follow a leader, by the names of results."""
 MOSTLY = 0.5
 """What takes the greater part of an operation's time decides how long it takes."""
 
@@ -190,6 +193,7 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         ),
         host_cache_hit_ratio=told["host_cache_hit_ratio"],
         telemetry=telemetry_of(resources, told, answer),
+        rules=_rules(answer, trial),
         price_usd_per_month=price_usd_per_month,
         duration_s=answer["elapsed_s"],
         **_of_disks(answer, trial),
@@ -197,6 +201,12 @@ def result_of(  # noqa: PLR0913 - a result has these parts
         trace=trace_of(trial),
         share=Share.model_validate(trial.share.model_dump(mode="json")),
     )
+
+
+def _rules(answer: Answer, trial: Trial) -> list[RuleFinding]:
+    """Return which rules of the database's makers a cell keeps."""
+    model = model_of(trial.spec)
+    return [] if model is None or model.rules is None else list(model.rules(answer))
 
 
 def _bound_by(answer: Answer, trial: Trial) -> tuple[Answer, list[str]]:
@@ -372,6 +382,7 @@ def telemetry_of(resources: list[Answer], told: Answer, answer: Answer) -> Telem
                 if one["resource"] in CPU
             },
             **counted,
+            **{name: value for name, value in answer.get("log", {}).items() if name in OF_LEADERS},
             "credits": answer["credits"],
             "mean_in_flight": answer["mean_in_flight"],
             "simulated": {

@@ -20,6 +20,7 @@ from disklab.report.cells import Cell, Factor, Matrix
 from disklab.report.pair import Kind, Pair, pairs_of
 from disklab.report.reasons import (
     fails,
+    leaders,
     limit_in_words,
     limited_by_machine,
     reasons_of_pair,
@@ -202,7 +203,10 @@ def answer_of(subject: Subject) -> Answer:
         findings[:0] = [Finding(text, "", "", None, ())] if text else []
     # What the makers ask for is the first question, and the only one with a yes or no.
     rules = [sentence(matrix, rule, cells) for rule, cells in ruled(matrix)]
-    findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in rules]
+    findings[:0] = [
+        *(Finding(text, reason, "", None, ()) for text, reason in rules),
+        *(Finding(text, "", "", None, ()) for text in leaders(matrix)),
+    ]
     # Who breaks nodes asks what that costs before what the load did.
     lost = [*weather.sentences(matrix), *faults.sentences(matrix)]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in lost]

@@ -98,6 +98,22 @@ def sentence(matrix: Matrix, rule: RuleFinding, cells: Sequence[Ruled]) -> tuple
     return text, f"{reason} ({rule.source})" if rule.source else reason
 
 
+def leaders(matrix: Matrix) -> Iterator[str]:
+    """Yield what disks cost who must hear from a leader in time, one sentence each."""
+    fields = {"late heartbeats": "late_heartbeats_per_hour", "elections": "elections_per_hour"}
+    for what, field in fields.items():
+        counts: dict[str, float] = {}
+        for cell in matrix.cells.values():
+            each = [getattr(result.telemetry, field) for result in cell.usable]
+            if (count := median([count for count in each if count is not None])) is not None:
+                counts[name_of(matrix, cell)] = count
+        some = [f"{name} {rate(count)}" for name, count in counts.items() if count]
+        if some:
+            yield f"{wording.capital(what)} an hour: {', '.join(some)}"
+        elif counts:
+            yield f"No {what}: no sync of the log held the leader up for so long"
+
+
 def name_of(matrix: Matrix, cell: Cell) -> str:
     """Return a cell by the levels of the factors that vary."""
     return matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying}) or "this disk"

@@ -136,6 +136,10 @@ class Telemetry(Record):
     """How often they did."""
     gc_allocated_bytes: Count | None = None
     """What the database allocated meanwhile, as its collections tell it: known to a collection."""
+    late_heartbeats_per_hour: Number | None = None
+    """Of a leader to its followers, which its log held up."""
+    elections_per_hour: Number | None = None
+    """For want of heartbeats."""
     pending_compactions_max: Count | None = None
     dropped_messages: Count | None = None
 

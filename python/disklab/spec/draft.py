@@ -20,7 +20,7 @@ REHEARSED_BYTES = 350_000_000
 OPERATIONS = "3M"
 DEVICE_SECONDS = "60s"
 
-Stored = Literal["cassandra", "mariadb", "mysql", "postgresql", "none"]
+Stored = Literal["cassandra", "etcd", "mariadb", "mysql", "postgresql", "none"]
 
 START = {
     "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
@@ -79,6 +79,16 @@ class Draft:
     """steady: caches warm and burst credits spent, as all day; cold: caches empty, as after a
     restart; rested: caches warm and credits full."""
 
+    @property
+    def has_nodes(self) -> bool:
+        """Whether the database is a cluster, and not one server."""
+        return self.database != "none" and facts_of(self.database).usual_nodes > 1
+
+    @property
+    def laid_out(self) -> tuple[int, int]:
+        """Return the nodes, and how many have each row."""
+        return (self.nodes, self.copies) if self.has_nodes else (1, 1)
+
 
 def draft(wish: Draft) -> str:
     """Return an experiment file as text; raises UserError when an answer cannot be."""
@@ -101,7 +111,7 @@ def draft(wish: Draft) -> str:
 
 def _problems(wish: Draft) -> list[Problem]:
     found = []
-    if wish.copies > wish.nodes and wish.database == "cassandra":
+    if wish.copies > wish.nodes and wish.has_nodes:
         rule = f"{wish.nodes} nodes hold at most {wish.nodes} copies of a row"
         found.append(Problem("--copies", str(wish.copies), rule, "ask for more --nodes"))
     if not 0 <= wish.read_ratio <= 1:
@@ -131,8 +141,7 @@ def _cluster(wish: Draft) -> list[str]:
     )
     stop = "duration: 60s" if wish.rate_per_s is not None else f"operations: {OPERATIONS}"
     reads = round(wish.read_ratio * 100)
-    nodes = wish.nodes if wish.database == "cassandra" else 1
-    copies = wish.copies if wish.database == "cassandra" else 1
+    nodes, copies = wish.laid_out
     required = []
     if bounds := [*_required(wish)]:
         required = [
@@ -141,7 +150,8 @@ def _cluster(wish: Draft) -> list[str]:
             f"require: {{{', '.join(bounds)}}}",
             "",
         ]
-    consistency = ", consistency: LOCAL_QUORUM" if wish.database == "cassandra" else ""
+    has_levels = facts_of(wish.database).consistency_levels
+    consistency = ", consistency: LOCAL_QUORUM" if has_levels else ""
     version = "" if wish.version is None else f', version: "{wish.version}"'
     volume = f"disks: {quoted(wish.disks[0])}, caching: {wish.caching[0]}, filesystem: xfs"
     return [
@@ -226,7 +236,7 @@ def _factors(wish: Draft) -> list[str]:
 
 def _shrink(wish: Draft) -> int:
     """Return by how much a rehearsal is smaller, a round number."""
-    copies, nodes = (wish.copies, wish.nodes) if wish.database == "cassandra" else (1, 1)
+    nodes, copies = wish.laid_out
     node_bytes = wish.rows * wish.row_bytes * copies / nodes
     exact = max(1.0, node_bytes / REHEARSED_BYTES)
     step = 10 ** max(0, len(str(int(exact))) - 2)

@@ -3,7 +3,7 @@
 //! A statement: client CPU, network, CPU of its thread, then its rows one after the other, each in a leaf of 16 KiB that is in the pool
 //! ([`pool`]) or is read with one I/O past the page cache. A change marks the leaf, a page of undo, and writes redo. **A commit** that
 //! wrote waits until the redo log is on the disk, then until the binary log is: whoever finds no sync under way begins one for
-//! all that is there, and those who come meanwhile share the next ([`log`]). A log that commits do not wait for is synced once a second
+//! all that is there, and those who come meanwhile share the next ([`wal`](super::wal)). A log that commits do not wait for is synced once a second
 //! (redo), or written back by Linux every five (binary log). **Copies**: a commit goes to a replica behind the binary log, or to all
 //! nodes of Galera before the logs, and waits for the round trip to the furthest. **Changed pages** reach the disk by the page
 //! cleaner ([`flushing`]).
@@ -30,7 +30,6 @@ mod flushing;
 mod growth;
 mod latch;
 mod leaves;
-mod log;
 mod peers;
 mod plan;
 mod pool;
@@ -52,7 +51,6 @@ use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::growth::Growth;
 use crate::database::mariadb::latch::Latch;
-use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
@@ -61,6 +59,7 @@ use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
+use crate::database::wal::Log;
 use crate::disks::Disks;
 use crate::job::{
     AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,

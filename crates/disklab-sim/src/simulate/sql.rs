@@ -88,7 +88,7 @@ pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (Postgresql
 }
 
 /// By how much a load is smaller in a run of less than full fidelity.
-fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
+pub fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
     if fidelity == Fidelity::Full {
         return 1;
     }
@@ -104,7 +104,8 @@ fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
     .clamp(1, bounds(fidelity).1)
 }
 
-fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
+/// Makes a load so many times shorter.
+pub fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
     let fewer = |n: u64| (n / share).max(1);
     work.asked_rows = work.asked_rows.map(fewer);
     work.warm_up_ns /= share;

@@ -13,9 +13,9 @@
 use std::collections::VecDeque;
 
 use crate::chance::work;
-use crate::database::mariadb::log::Log;
 use crate::database::mariadb::plan::PAGE_BYTES;
 use crate::database::mariadb::pool::Pool;
+use crate::database::wal::Log;
 use crate::job::MariadbParameters;
 use crate::station::Servers;
 use crate::storage::{PendingIo, PendingIos, Purpose, Storage};

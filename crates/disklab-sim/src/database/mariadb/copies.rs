@@ -68,7 +68,7 @@ impl Mariadb {
     pub(super) fn applied(&mut self, now: u64, thread: u32) {
         let applier = self.applier.as_mut().expect("it has applied something");
         if applier.applied(now, thread, &mut self.course.ios) {
-            return self.through(now, thread);
+            self.through(now, thread);
         }
     }
 

@@ -1,5 +1,5 @@
-//! A log that commits wait for, redo or binary: whole blocks, the last one of the sync before once more, then a sync. A binary log
-//! grows, so that each of its syncs has the file system log its size, too.
+//! A log that commits wait for: whole blocks, the last one of the sync before once more, then a sync. Whoever comes while one is under way
+//! shares the next. Where a file grows, or fills blocks that were only laid out, its syncs have the file system's journal written, too.
 //!
 //! **Source:** `log_t::write_up_to` (log0log.cc) of MariaDB 10.11, whose writes were of blocks of 4 KiB here;
 //! `MYSQL_BIN_LOG::trx_group_commit_leader` (log.cc). Held against our server (2026-11-27, sysbench write-only, one thread): 1,906 B of redo
@@ -16,6 +16,15 @@ const BLOCK_BYTES: u64 = 4096;
 /// Largest write.
 const MOST_WRITE_BYTES: u64 = 1 << 20;
 
+/// When a sync has the file system's journal written behind the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journals {
+    /// Each time: the file's size has changed.
+    Always,
+    /// When it wrote into a block for the first time: the block is marked as written.
+    NewBlocks,
+}
+
 /// One of a server's logs. Positions are bytes since the beginning of the run.
 #[derive(Debug)]
 pub struct Log {
@@ -31,6 +40,7 @@ pub struct Log {
     writes_left: u32,
     /// Writes of the file system's journal behind those of a sync, and those left of the one under way.
     journal_writes: u32,
+    journals: Journals,
     journal_left: u32,
     /// Sessions that wait, with the position.
     pub waiting: VecDeque<(u64, u32)>,
@@ -61,6 +71,7 @@ impl Log {
             syncing_to: None,
             writes_left: 0,
             journal_writes,
+            journals: Journals::Always,
             journal_left: 0,
             waiting: VecDeque::new(),
             syncs: true,
@@ -68,6 +79,16 @@ impl Log {
             groups: 0,
             began: 0,
         }
+    }
+
+    /// The same, whose syncs write the journal at other times.
+    pub fn with_journals(self, journals: Journals) -> Log {
+        Log { journals, ..self }
+    }
+
+    /// Up to where it is on the disk.
+    pub fn synced(&self) -> u64 {
+        self.synced
     }
 
     /// A session waits until what is there now is on the disk.
@@ -101,7 +122,9 @@ impl Log {
             return;
         }
         self.syncs = syncs;
-        self.journal_left = if syncs { self.journal_writes } else { 0 };
+        let is_new = self.end.div_ceil(BLOCK_BYTES) > self.synced.div_ceil(BLOCK_BYTES);
+        let journals = syncs && (self.journals == Journals::Always || is_new);
+        self.journal_left = if journals { self.journal_writes } else { 0 };
         (self.began, self.syncing_to) = (now, Some(self.end));
         let (start, length) = self.space;
         let mut at = self.synced / BLOCK_BYTES * BLOCK_BYTES;
@@ -123,10 +146,16 @@ impl Log {
         if self.journal_left == 0 {
             return self.submit(now, Op::Flush, (0, 0), storage, ios);
         }
+        let is_first = self.journal_left == self.journal_writes;
+        // Its head and the file's inode, and behind them the block that says that it is whole.
+        let bytes = match self.journals {
+            Journals::NewBlocks if is_first => 2 * BLOCK_BYTES,
+            _ => BLOCK_BYTES,
+        };
         self.journal_left -= 1;
         self.writes_left = 1;
         // At the log's first block, which no disk tells from the journal's.
-        self.submit(now, Op::Write, (self.space.0, BLOCK_BYTES), storage, ios);
+        self.submit(now, Op::Write, (self.space.0, bytes), storage, ios);
     }
 
     fn submit(

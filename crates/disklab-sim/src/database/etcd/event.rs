@@ -1,0 +1,35 @@
+//! What happens in a simulated etcd.
+
+use crate::database::sessions::SqlEvent;
+use crate::event::events;
+
+events! {
+    /// What happens.
+    pub enum Event in 32 bits {
+        /// What happens to every session.
+        Sql(event: SqlEvent),
+        /// A request that another member took reaches the leader.
+        Asked(session: u32),
+        /// A majority has confirmed the leader to a read.
+        Confirmed(session: u32),
+        /// A request can be answered.
+        Ready(session: u32),
+        /// Entries of the log reach a follower.
+        Received(member: u32),
+        /// A follower's answer to entries reaches the leader.
+        Acked(member: u32),
+        /// What is committed reaches a follower.
+        Learned(member: u32),
+        /// Heartbeats are due.
+        Heartbeat,
+        /// A member's puts are due for its database file.
+        Batch(member: u32),
+    }
+}
+
+impl From<SqlEvent> for Event {
+    #[inline]
+    fn from(event: SqlEvent) -> Event {
+        Event::Sql(event)
+    }
+}

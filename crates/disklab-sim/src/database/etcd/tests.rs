@@ -1,0 +1,292 @@
+//! etcd: known answers. A disk writes and flushes in constant times, so that each wait can be counted.
+
+use disklab_disk::profile::Distribution;
+
+use super::{EtcdJob, EtcdParameters, EtcdSettings};
+use crate::job::*;
+use crate::report::{LogReport, Report};
+use crate::simulate;
+use crate::tests::cluster;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+const ONE_WAY: u64 = 100 * US;
+const WRITE: u64 = 2 * MS;
+const FLUSH: u64 = 500 * US;
+
+/// Members whose processors and clients take no time, under puts of 3,900 bytes: each fills a block of the log.
+fn job(members: u32, load: Load) -> Job {
+    let put = Transaction {
+        name: "write".to_owned(),
+        share_ppm: 1_000_000,
+        keying_ns: 0,
+        think_ns: 0,
+        counted: true,
+        statements: vec![statement(AccessKind::Update)],
+    };
+    let etcd = EtcdJob {
+        cluster: constant(cluster(members, None)),
+        client: Client {
+            nodes: 1,
+            cores: 64,
+            token_aware: false,
+            network_bytes_per_s: None,
+        },
+        network: Network {
+            one_way_ns: ONE_WAY,
+            within_zone: None,
+            between_zones: None,
+        },
+        database: settings(),
+        tables: vec![Relation {
+            name: "rows".to_owned(),
+            rows: 10_000,
+            row_bytes: 3_900,
+            entry_bytes: 0,
+            sizes: None,
+            fill_sessions: 0,
+            ends: 0,
+            built_full: false,
+        }],
+        workload: PostgresqlWorkload {
+            transactions: vec![put],
+            load,
+            connections: None,
+            keys: Keys::Uniform,
+            asked_rows: None,
+            key_stream: None,
+            stop: Stop {
+                operations: None,
+                duration_ns: Some(60 * SECOND),
+            },
+            warm_up_ns: 0,
+        },
+        before: Before::default(),
+        parameters: EtcdParameters {
+            overhead_ns: 0,
+            client_cpu_ns: 0,
+            request_cpu_ns: 0,
+            put_cpu_ns: 0,
+            message_cpu_ns: 0,
+            tls_cpu_ns: 0,
+            entry_bytes: 196,
+        },
+    };
+    Job {
+        cell: 0,
+        seed: 1,
+        fidelity: Fidelity::Full,
+        ablate: Vec::new(),
+        journal: None,
+        kind: Kind::Etcd(etcd),
+        then: Vec::new(),
+    }
+}
+
+/// Members whose disks always take the same times.
+fn constant(mut cluster: Cluster) -> Cluster {
+    let latency = &mut cluster.host.volumes[0].disks[0].latency;
+    latency.write = Distribution::constant(WRITE);
+    latency.flush = Distribution::constant(FLUSH);
+    cluster
+}
+
+/// What etcd has without a setting.
+fn settings() -> EtcdSettings {
+    EtcdSettings {
+        tls: false,
+        heartbeat_ns: 100 * MS,
+        election_ns: SECOND,
+        batch_interval_ns: 100 * MS,
+        batch_puts: 10_000,
+        snapshot_entries: 100_000,
+        journal_writes: 0,
+    }
+}
+
+fn statement(kind: AccessKind) -> Statement {
+    Statement {
+        times: 1,
+        inside: false,
+        commits: true,
+        reported_as: None,
+        bytes: 4_100,
+        accesses: vec![RowAccess {
+            table: "rows".to_owned(),
+            kind,
+            rows: 1,
+            draw: RowDraw::Keys,
+            written_bytes: None,
+        }],
+    }
+}
+
+fn etcd(job: &mut Job) -> &mut EtcdJob {
+    match &mut job.kind {
+        Kind::Etcd(etcd) => etcd,
+        other => panic!("a job of etcd, not {other:?}"),
+    }
+}
+
+fn closed(threads: u32) -> Load {
+    Load::Closed { threads }
+}
+
+/// Puts at a rate at which two hardly ever meet.
+fn seldom() -> Load {
+    Load::Open {
+        rate_per_ks: 2_000,
+        arrivals: Arrivals::Even,
+        max_in_flight: 100,
+    }
+}
+
+fn run(job: &Job) -> (Report, LogReport) {
+    let report = simulate(job).expect("a sound job");
+    let log = report.log.clone().expect("etcd tells of its log");
+    (report, log)
+}
+
+/// Whether a figure in milliseconds is a time, as far as a histogram's buckets tell.
+fn is(figure_ms: f64, time_ns: u64) -> bool {
+    let time_ms = time_ns as f64 / 1e6;
+    (figure_ms - time_ms).abs() <= time_ms / 100.0
+}
+
+#[test]
+fn a_put_of_a_single_member_waits_for_a_write_and_a_flush() {
+    let (report, log) = run(&job(1, seldom()));
+    assert!(is(log.sync_ms.p50, WRITE + FLUSH), "{:?}", log.sync_ms);
+    let put = 2 * ONE_WAY + WRITE + FLUSH;
+    assert!(is(report.latency_ms.p50, put), "{:?}", report.latency_ms);
+    assert_eq!(log.late_heartbeats_per_hour, None, "it sends none");
+}
+
+#[test]
+fn a_put_of_three_members_waits_for_the_sync_of_a_follower() {
+    let (report, _) = run(&job(3, seldom()));
+    // There and back, to a follower while the leader syncs and back; two of three are asked through another member, which
+    // the request and the news of its commit take one way more each to.
+    let of_leader = 2 * ONE_WAY + WRITE + FLUSH + 2 * ONE_WAY;
+    let (least, most) = (
+        of_leader as f64 / 1e6,
+        (of_leader + 2 * ONE_WAY) as f64 / 1e6,
+    );
+    let mean = report.latency_ms.mean;
+    assert!(mean > least * 0.99 && mean < most * 1.2, "{mean} ms");
+}
+
+#[test]
+fn puts_that_come_meanwhile_share_the_next_sync() {
+    let rate = |threads| run(&job(1, closed(threads))).0.ops_per_s;
+    let one = rate(1);
+    // Each round takes all that have come: nearly as many rounds a second, with 64 puts each.
+    assert!(rate(64) > 25.0 * one, "{} against {one}", rate(64));
+}
+
+#[test]
+fn a_commit_of_the_database_takes_two_syncs_and_holds_puts_up() {
+    let mut held = job(1, closed(1));
+    let (report, log) = run(&held);
+    // The pages, a sync, the page that names the newest tree, a sync.
+    assert!(
+        is(log.commit_ms.p50, 2 * (WRITE + FLUSH)),
+        "{:?}",
+        log.commit_ms
+    );
+    etcd(&mut held).database.batch_interval_ns = 10 * SECOND;
+    let rare = run(&held).0;
+    assert!(report.latency_ms.p99 > 1.5 * rare.latency_ms.p95);
+    assert!(report.ops_per_s < rare.ops_per_s);
+}
+
+#[test]
+fn so_many_puts_are_committed_before_their_time() {
+    let mut early = job(1, closed(16));
+    let commits = |job: &Job| run(job).1.backend_commits;
+    let by_time = commits(&early);
+    etcd(&mut early).database.batch_puts = 10;
+    assert!(commits(&early) > 3 * by_time);
+}
+
+#[test]
+fn a_log_of_its_own_volume_is_not_held_up_by_commits() {
+    let mut apart = job(1, closed(32));
+    let sum = |job: &Job| run(job).1.wal_fsyncs;
+    let shared = sum(&apart);
+    let mut log = etcd(&mut apart).cluster.host.volumes[0].clone();
+    log.name = "wal".to_owned();
+    etcd(&mut apart).cluster.host.volumes.push(log);
+    etcd(&mut apart).cluster.commitlog_volume = Some("wal".to_owned());
+    assert!(sum(&apart) >= shared);
+}
+
+#[test]
+fn the_journal_is_written_where_a_put_begins_a_block() {
+    let mut journaled = job(1, seldom());
+    let writes = |job: &Job| run(job).0.telemetry.write_ios_per_operation;
+    let bare = writes(&journaled);
+    etcd(&mut journaled).database.journal_writes = 2;
+    // Two of the log's sync, two of the commit's.
+    assert!((writes(&journaled) - bare - 4.0).abs() < 0.1);
+    let sync_ms = run(&journaled).1.sync_ms.p50;
+    assert!(is(sync_ms, 3 * WRITE + FLUSH), "{sync_ms}");
+}
+
+#[test]
+fn a_disk_that_takes_long_makes_heartbeats_late_and_begins_elections() {
+    let mut slow = job(3, closed(8));
+    let (_, quick) = run(&slow);
+    assert_eq!(quick.late_heartbeats_per_hour, Some(0.0));
+    assert_eq!(quick.elections_per_hour, Some(0.0));
+    let of_disk = |slow: &mut Job, write_ns| {
+        let disk = &mut etcd(slow).cluster.host.volumes[0].disks[0];
+        disk.latency.write = Distribution::constant(write_ns);
+    };
+    of_disk(&mut slow, 300 * MS);
+    let (_, late) = run(&slow);
+    assert!(late.late_heartbeats_per_hour > Some(1_000.0), "{late:?}");
+    assert_eq!(late.elections_per_hour, Some(0.0));
+    of_disk(&mut slow, 3 * SECOND);
+    let (_, gone) = run(&slow);
+    assert!(gone.elections_per_hour > Some(100.0), "{gone:?}");
+}
+
+#[test]
+fn a_read_waits_for_the_leaders_loop_and_a_majority() {
+    let mut reads = job(3, seldom());
+    etcd(&mut reads).workload.transactions[0].statements = vec![statement(AccessKind::Read)];
+    let (report, log) = run(&reads);
+    assert_eq!(log.wal_fsyncs, 0);
+    let least = (4 * ONE_WAY) as f64 / 1e6;
+    assert!(report.latency_ms.p50 >= least * 0.99 && report.latency_ms.max < 2.0 * least);
+    let mut alone = job(1, seldom());
+    etcd(&mut alone).workload.transactions[0].statements = vec![statement(AccessKind::Read)];
+    assert!(is(run(&alone).0.latency_ms.p50, 2 * ONE_WAY));
+}
+
+#[test]
+fn snapshots_are_written_beside() {
+    let mut many = job(1, closed(4));
+    let ios = |job: &Job| run(job).0.disk_ios;
+    let few = ios(&many);
+    etcd(&mut many).database.snapshot_entries = 100;
+    assert!(ios(&many) > few);
+}
+
+#[test]
+fn the_same_job_gives_the_same_answer_and_every_bad_one_a_reason() {
+    let same = job(3, closed(16));
+    let answer = |job: &Job| run(job).0.ops_per_s.to_bits();
+    assert_eq!(answer(&same), answer(&same));
+    let mut bad = job(2, closed(16));
+    etcd(&mut bad).database.heartbeat_ns = 0;
+    etcd(&mut bad).tables[0].rows = 1 << 40;
+    let refusal = simulate(&bad)
+        .expect_err("three rules are broken")
+        .to_string();
+    for rule in ["cluster.nodes", "heartbeat_ns", "tables"] {
+        assert!(refusal.contains(rule), "{refusal}");
+    }
+}
