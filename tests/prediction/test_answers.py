@@ -9,6 +9,7 @@ SHARE = frozenset(
         "azure-local-disks",
         "cassandra-lost-local-disk",
         "device-trace",
+        "etcd-which-disk",
         "galera-local-or-attached",
         "mariadb-doublewrite",
         "postgresql-failover-disks",
