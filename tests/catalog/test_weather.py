@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from disklab.catalog import load_catalog
 from disklab.catalog.description import describe_disk, describe_local
-from disklab.catalog.weather import IN_WORDS, LOCAL, WeatherFacts, weather_of
+from disklab.catalog.weather import (
+    IN_WORDS,
+    LOCAL,
+    WeatherFacts,
+    compressed_year,
+    weather_of,
+    weather_of_disks,
+)
 from disklab.errors import UserError
 
 
@@ -77,3 +85,24 @@ def test_what_cannot_be_is_refused(tmp_path: Path, text: str, rule: str) -> None
     path.write_text(text)
     with pytest.raises(UserError, match=rule):
         load_catalog([path])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("disks", "seconds"), [("aws/gp3", 600), ("azure/P30", 60), ("local", 20)])
+def test_a_compressed_year_has_each_kind_at_least_once(
+    disks: str, seconds: float, seed: int
+) -> None:
+    weather = weather_of_disks(load_catalog(), disks, "azure")
+    spells = compressed_year(weather, seconds, seed)
+    assert spells == compressed_year(weather, seconds, seed)
+    assert any(spell.times is None for spell in spells)
+    assert any(spell.shared for spell in spells)
+    alone = [spell.times for spell in spells if spell.times is not None and not spell.shared]
+    if disks != "local":
+        assert any(times < 2 for times in alone)
+        assert any(2 <= times <= 10 for times in alone)
+        assert any(times > 10 for times in alone)
+    ends = [(spell.at_s, spell.at_s + spell.lasts_s) for spell in spells]
+    assert all(end <= begin + 0.2 for (_, end), (begin, _) in pairwise(ends))
+    assert ends[-1][1] <= seconds + 0.2
+    assert all(spell.lasts_s > 0 for spell in spells)

@@ -168,3 +168,38 @@ def test_a_device_has_no_year(tmp_path: Path) -> None:
     made = predict(spec.load(path), Options(out=tmp_path, year=True), told.append)
     assert result_of(made).year is None
     assert any("no year of weather" in str(event) for event in told)
+
+
+def test_weather_as_events_draws_a_timetable_with_each_kind(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    text = TEXT.replace("duration: 5s", "duration: 620s").replace(
+        "nodes: 3", "nodes: 3\n  zones: 3"
+    )
+    path.write_text(f"{text}events: {{weather: {{seed: 1, year_in: 10min}}}}\n")
+    (trial,) = spec.load(path).trials("predict")
+    kinds = [event.kind for event in trial.spec.events]
+    assert kinds.count("mend") == len(kinds) / 2
+    assert {"slow", "stall", "mend"} == set(kinds)
+    times = [event.times for event in trial.spec.events if event.kind == "slow"]
+    assert any(value is not None and value < 2 for value in times)
+    assert any(value is not None and value > 10 for value in times)
+    again = spec.load(path).trials("predict")[0]
+    assert again.spec.events == trial.spec.events
+
+
+@pytest.mark.parametrize(
+    "given", ["{weather: {year_in: 5s}}", "{wether: {seed: 1}}", "{weather: 3}"]
+)
+def test_weather_that_cannot_be_drawn_is_refused(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(f"{TEXT}events: {given}\n")
+    with pytest.raises(UserError, match=r"year_in|compressed year"):
+        spec.load(path)
+
+
+def test_times_are_those_of_a_slow_volume(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    for event, rule in (("stall: n1, times: 4", "only a slow"), ("slow: n1, times: 0", "greater")):
+        path.write_text(f"{TEXT}events: [{{at: 1s, {event}}}]\n")
+        with pytest.raises(UserError, match=rule):
+            spec.load(path)

@@ -6,12 +6,16 @@ have their own. A user's file replaces single numbers: `weather: {aws/gp3: {slow
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from disklab.catalog.facts import Facts
+from disklab.catalog.quantity import parse_disks
 
 if TYPE_CHECKING:
     from disklab.catalog.load import Catalog
@@ -171,6 +175,17 @@ def merged(older: WeatherFacts | None, newer: WeatherFacts) -> WeatherFacts:
     return newer if older is None else older.model_copy(update=newer.given())
 
 
+def weather_of_disks(catalog: Catalog, disks: str, vendor: str = "") -> Weather:
+    """Return the weather of a disk expression. `vendor`: whose VM has the VM's own disks."""
+    name = parse_disks(disks).name
+    entry = catalog.disks.get(name)
+    family = name if entry is None else entry.family_name
+    facts = catalog.families.get(family)
+    if facts is None or facts.medium == "nvme":
+        return weather_of(catalog, LOCAL, vendor or name.partition("/")[0])
+    return weather_of(catalog, family, family.partition("/")[0])
+
+
 def weather_of(catalog: Catalog, family: str, vendor: str) -> Weather:
     """Return the weather of a family of disks, or of `local` ones, on a vendor's VMs."""
     keys = (ANY, vendor, family)
@@ -228,3 +243,48 @@ def weather_facts(catalog: Catalog, numbers: Mapping[str, Odds]) -> Iterator[dic
             "source": odds.source,
             "note": odds.note,
         }
+
+
+@dataclass(frozen=True)
+class Spell:
+    """Bad weather of a compressed year."""
+
+    at_s: float
+    lasts_s: float
+    times: float | None
+    """How many times as long I/Os take; None: nothing is served."""
+    shared: bool = False
+    """Whether all volumes of a zone have it."""
+
+
+LEAST_YEAR_S, MOST_YEAR_S = 20.0, 24 * 3600.0
+"""A compressed year has each kind of weather, each for some seconds."""
+SPELL_S = 40.0
+"""From one spell to the next, where there is time for more than one of each kind."""
+MOST_SPELLS = 40
+
+
+def compressed_year(weather: Weather, year_s: float, seed: int) -> list[Spell]:
+    """Return the bad weather of a year in so many seconds: each kind at least once.
+
+    Depths follow the weather's odds and the seed; between two spells all is well. How often and how
+    long is not the year's: its minutes would be milliseconds.
+    """
+    stream = random.Random(seed)  # noqa: S311 - chance that anybody can draw again
+    least, most = max(weather["level_least"], 0.001), weather["level_most"]
+    cuts = [min(max(cut, least), most) for cut in (0.0, weather["blocked_level"], 0.5, 1.0)]
+    depths = [(low, high) for low, high in pairwise(cuts) if high > low] or [(least, most)]
+    kinds = [(depth, False) for depth in depths] + [(None, False), (depths[-1], True)]
+    count = min(max(len(kinds), round(year_s / SPELL_S)), MOST_SPELLS)
+    kinds += stream.choices(
+        kinds[:-2], [high - low or 1 for low, high in depths], k=count - len(kinds)
+    )
+    stream.shuffle(kinds)
+    slot_s = year_s / count
+    spells = []
+    for number, (depth, shared) in enumerate(kinds):
+        lasts_s = slot_s * stream.uniform(0.2, 0.6)
+        at_s = slot_s * number + (slot_s - lasts_s) * stream.uniform(0.2, 0.8)
+        times = None if depth is None else round(1 / stream.uniform(*depth), 2)
+        spells.append(Spell(round(at_s, 1), round(lasts_s, 1), times, shared))
+    return spells

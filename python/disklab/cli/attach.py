@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,16 +13,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from disklab.catalog import VolumeRequest
+from disklab.catalog import Catalog, VolumeRequest
 from disklab.catalog.quantity import about_bytes, about_time, format_rate
+from disklab.catalog.weather import (
+    LEAST_YEAR_S,
+    MOST_YEAR_S,
+    Spell,
+    compressed_year,
+    weather_of_disks,
+)
 from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib, scale_of, vm_names
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.output import Json, console, print_json, warn
+from disklab.cli.output import Json, console, notes, print_json, warn
 from disklab.cli.root_part import root_part
 from disklab.engine import CacheCounters, LimitCounters, View, VolumeCounters
+from disklab.errors import Problem, UserError
 from disklab.hosts import attach as attaching
+from disklab.hosts.changes import parse_time_ns
 from disklab.interrupts import ended_once
-from disklab.privilege.volumes import Attach, perform
+from disklab.privilege.volumes import Attach, Fail, perform
 
 # What a volume does, as a table: limits, credits, cache, operations.
 
@@ -118,9 +129,9 @@ def _cache(cache: CacheCounters, ratio: float | None) -> str:
 
 
 Disks = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="DISKS",
+        metavar="[DISKS]",
         help="azure/P30, 4 x azure/P30, azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s), local, "
         "nvme, ephemeral-os.",
         autocompletion=disk_names,
@@ -167,10 +178,50 @@ Transport = Annotated[
     Literal["auto", "fuse-io-uring", "fuse", "ublk"],
     typer.Option(help="How the kernel hands over requests; see docs/ublk.md for ublk."),
 ]
+WeatherOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Then let it have this disk's weather: a compressed year, until it is over or Ctrl-C.",
+        metavar="DISKS",
+    ),
+]
+WeatherSeed = Annotated[int, typer.Option("--seed", help="Of the weather.", min=0)]
+YearIn = Annotated[str, typer.Option(help="How long the compressed year takes.")]
+
+
+def live_through(volume: str, host: str, spells: Sequence[Spell]) -> None:
+    """Let a volume have its weather; it is well again at the end, and when it is interrupted."""
+    began = time.monotonic()
+    try:
+        for spell in spells:
+            time.sleep(max(began + spell.at_s - time.monotonic(), 0.0))
+            fault, value = ("stall", None) if spell.times is None else ("slow", f"{spell.times}x")
+            perform(root_part(), Fail(volume, host, fault, value, None))
+            notes().print(f"{spell.at_s:.1f} s: {fault} {value or ''} for {spell.lasts_s:.1f} s")
+            time.sleep(spell.lasts_s)
+            perform(root_part(), Fail(volume, host, "recover", None, None))
+    finally:
+        perform(root_part(), Fail(volume, host, "recover", None, None))
+
+
+def spells_of(disks: str, seed: int, year_in: str, known: Catalog) -> list[Spell]:
+    """Return the compressed year of a disk. Raises UserError for a time that is none."""
+    year_s = parse_time_ns(year_in, "--year-in") / 1e9
+    if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
+        rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
+        raise UserError(Problem("--year-in", repr(year_in), rule, "write for example 10min"))
+    return compressed_year(weather_of_disks(known, disks), year_s, seed)
+
+
+def _named(disks: str | None) -> str:
+    if disks is None:
+        way_out = "write for example azure/P30, or --weather aws/gp3 --size 100GiB"
+        raise UserError(Problem("DISKS", "nothing", "a volume is made of disks", way_out))
+    return disks
 
 
 def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
-    disks: Disks,
+    disks: Disks = None,
     name: Name = "data",
     host: Host = "default",
     vm: Vm = None,
@@ -188,6 +239,9 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     scale: Scale = None,
     no_calibrate: NoCalibrate = False,
     transport: Transport = "auto",
+    weather: WeatherOption = None,
+    seed: WeatherSeed = 1,
+    year_in: YearIn = "10min",
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
@@ -199,10 +253,10 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Examples: [bold]disklab disk attach azure/P30 --mount /mnt/p30[/bold],
     [bold]disklab disk attach '4 x azure/P30' --vm azure/Standard_DS14_v2 --caching ReadOnly[/bold],
-    [bold]disklab disk attach local --vm azure/Standard_E8ds_v4 --filesystem ext4[/bold]
+    [bold]disklab disk attach 'aws/gp3(100GiB)' --weather aws/gp3 --seed 1[/bold]
     """
     volume = VolumeRequest(
-        disks=disks,
+        disks=_named(disks or weather),
         name=name,
         caching=caching,
         chunk_bytes=bytes_of(stripe, "--stripe"),
@@ -225,6 +279,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
         transport=transport,
     )
     known = loaded(files)
+    spells = spells_of(weather, seed, year_in, known) if weather is not None else []
     with ended_once(), progress() as told:
         made: attaching.Attached = perform(root_part(), Attach(request, known), told)
     for warning in made.warnings:
@@ -233,6 +288,8 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
         print_json(asdict(made))
     else:
         _print(made)
+    if spells:
+        live_through(made.name, made.host, spells)
 
 
 def _print(made: attaching.Attached) -> None:

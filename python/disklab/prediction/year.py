@@ -16,8 +16,7 @@ import numpy as np
 
 from disklab.catalog import Catalog
 from disklab.catalog.profile import Distribution, quantile_ns
-from disklab.catalog.quantity import parse_disks
-from disklab.catalog.weather import LOCAL, Weather, weather_of
+from disklab.catalog.weather import Weather, weather_of_disks
 from disklab.databases.simulating import NS_PER_S, Breaking
 from disklab.engine.process import Memory, Workers, simulate_once
 from disklab.prediction.cells import breaking_of, database_part, with_part
@@ -86,14 +85,7 @@ def stated_failures(weather: Weather, spec: ClusterTrial) -> Failures:
 def weather_of_trial(spec: ClusterTrial, catalog: Catalog) -> Weather:
     """Return the weather of the disks that a trial's data lie on."""
     volume = spec.cluster.volumes[spec.cluster.device_of("data")]
-    expression, vendor = parse_disks(volume.disks), spec.cluster.vm.partition("/")[0]
-    entry = None if expression.is_local else catalog.disks.get(expression.name)
-    if entry is None and not expression.is_local:
-        family = expression.name if expression.name in catalog.families else LOCAL
-        return weather_of(catalog, family, vendor)
-    if entry is None or entry.family.medium == "nvme":
-        return weather_of(catalog, LOCAL, vendor)
-    return weather_of(catalog, entry.family_name, vendor)
+    return weather_of_disks(catalog, volume.disks, spec.cluster.vm.partition("/")[0])
 
 
 NO_YEAR = (

@@ -49,7 +49,7 @@ from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.procedures import Load, Procedure, Variable
 from disklab.spec.replay import TraceReplay
 from disklab.spec.require import Require
-from disklab.spec.timetable import Failures, TimedEvent
+from disklab.spec.timetable import Events, Failures
 
 # Ratios are sums of a few decimal fractions: this is far below any that people write.
 RATIO_SLACK = 1e-9
@@ -697,8 +697,8 @@ class WrittenTrial(Part):
     """How a trial is measured. Without it: closed_loop for threads, fixed for a rate."""
     before: Before = Field(default=Before())
     """In which condition the measurement begins."""
-    events: list[TimedEvent] = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
-    """What happens to which node while the measured load runs; predicted of Cassandra alone."""
+    events: Events = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
+    """What happens to which node under the load, or `{weather: {seed: 1, year_in: 10min}}`."""
     failures: Failures | None = None
     """How often VMs and disks fail; predictions of Cassandra tell what that costs in a year."""
     require: Require | None = None

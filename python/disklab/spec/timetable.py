@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     computed_field,
     field_validator,
     model_validator,
 )
 
-from disklab.catalog import Caching
+from disklab.catalog import Caching, load_catalog
+from disklab.catalog.weather import LEAST_YEAR_S, MOST_YEAR_S, compressed_year, weather_of_disks
 from disklab.errors import Problem
-from disklab.spec.amounts import Bandwidth, Part, Ratio, Seconds, Unreadable
+from disklab.spec.amounts import Bandwidth, Part, Ratio, Seconds, Unreadable, counted, seconds
 from disklab.spec.located import Site
 
 if TYPE_CHECKING:
@@ -289,6 +292,62 @@ class TimedEvent(Part):
     def ends(self) -> tuple[str, ...]:
         """The ends of the link that it concerns: one, whose whole link it is, or two; or none."""
         return tuple(self.node.split(BETWEEN)) if self.kind in LINK_KINDS else ()
+
+
+def drawn_events(given: dict[str, Any], cluster: Cluster | None) -> list[dict[str, Any]]:
+    """Return the timetable that `{weather: {seed: 1, year_in: 10min}}` stands for."""
+    asked = given.get("weather")
+    form = "write events: {weather: {seed: 1, year_in: 10min}}, or a list of events"
+    if set(given) != {"weather"} or not isinstance(asked, dict) or set(asked) - {"seed", "year_in"}:
+        raise Unreadable("events are a list, or drawn: weather, with a seed and year_in", form)
+    if cluster is None:
+        raise Unreadable("weather is that of a cluster's disks", "leave it out")
+    year_s = seconds(asked.get("year_in", "10min"))
+    if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
+        rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
+        raise Unreadable(rule, form)
+    seed = counted(least=0)(asked.get("seed", 1))
+    disks = cluster.volumes[cluster.device_of("data")].disks
+    weather = weather_of_disks(load_catalog(), disks, cluster.vm.partition("/")[0])
+    stream = random.Random(seed)  # noqa: S311 - chance that anybody can draw again
+    found = []
+    for spell in compressed_year(weather, year_s, seed):
+        zone = zone_of(stream.randrange(cluster.zones), cluster.zones)
+        node = f"n{stream.randrange(cluster.nodes) + 1}"
+        for name in nodes_of_zone(cluster, zone) if spell.shared else [node]:
+            what = {"stall": name} if spell.times is None else {"slow": name, "times": spell.times}
+            found.append({"at": f"{spell.at_s:.1f}s", **what})
+            found.append({"at": f"{spell.at_s + spell.lasts_s:.1f}s", "mend": name})
+    return found
+
+
+def _drawn(given: Any, info: ValidationInfo) -> Any:
+    return drawn_events(given, info.data.get("cluster")) if isinstance(given, dict) else given
+
+
+_WEATHER_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["weather"],
+    "properties": {
+        "weather": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"seed": {"type": ["integer", "string"]}, "year_in": {"type": "string"}},
+        }
+    },
+}
+
+
+class _OrWeather:
+    """Lets the schema of a file have events that are drawn."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [handler(core), _WEATHER_SCHEMA]}
+
+
+Events = Annotated[list[TimedEvent], BeforeValidator(_drawn), _OrWeather()]
+"""Events of a timetable, or weather: each kind of it at least once, drawn."""
 
 
 def in_order(events: Sequence[TimedEvent]) -> list[tuple[int, TimedEvent]]:
