@@ -29,12 +29,13 @@ from disklab.results import (
     pricing,
 )
 from disklab.results import Telemetry as TelemetryRecord
-from disklab.results.records import CEILING
+from disklab.results.records import CEILING, RATE, SPOILABLE
 from disklab.results.required import SUSTAINED, below_ceiling
 from disklab.spec import Refusal, Trial
 from disklab.spec import Share as SpecShare
 from disklab.spec.share import threads_of
 from disklab.telemetry import Judgement, judge
+from disklab.telemetry import spoiled as spoiling
 from disklab.telemetry.sources import node_suffix
 
 # What TPC-C says beyond rates and latencies: tpmC, what is not compliant, consistency.
@@ -158,6 +159,9 @@ MOSTLY_IN_IOS = 0.5
 # The machine's CPU is the limit when client, server and emulator use this much of it: what is left
 # lies between the seconds in which all of it is used. A tenth, as for every resource of a report.
 FULL_MACHINE_RATIO = 0.9
+# Bursts between pauses wait at a limit whose mean use says little; but one of which three quarters
+# were free is what nothing was held by.
+LEAST_NEAR_RATIO = 0.25
 # Beyond this the allowance that a limit begins a pass with is a good part of the pass.
 MOST_UTILISATION = 1.05
 # Bound of what a result keeps of a log.
@@ -185,12 +189,16 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     waits = account.waits(series.elapsed_s)
     spent = burst.gone(notes.credits, turn.trial, frame.catalog)
     told = [*map(burst.in_words, spent), *benchmark_remarks(series)]
-    for text in [*judged.warnings, *told, *_condition_warnings(turn, series, waits)]:
+    response = series.response()
+    late = series.lateness()
+    judged.spoiled = _spoiled(series, judged, loop_of(turn, notes))
+    marks = spoiling.in_words(judged.spoiled)
+    for text in [*judged.warnings, *marks, *told, *_condition_warnings(turn, series, waits)]:
         notes.warn(text)
     load = _load_reasons(series, timetable=bool(turn.spec.events))
     invalid = [*judged.invalid, *load, *benchmark_violations(series)]
-    response = series.response()
-    late = series.lateness()
+    if len(judged.spoiled) == len(SPOILABLE):
+        invalid += marks
     pause_s = _sum(notes, "database", "gc_pause_s")
     pauses = _sum(notes, "database", "gc_pauses")
     allocated = _sum(notes, "database", "gc_allocated_bytes")
@@ -201,6 +209,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
             "valid": not invalid,
             "warnings": list(notes.warnings),
             "invalid_reasons": invalid,
+            "spoiled": judged.spoiled,
             "ops_per_s": series.ops_per_s,
             "loop": loop_of(turn, notes),
             "latency_ms": response.summary_ms(),
@@ -236,6 +245,16 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     if notes.steps:
         extra["steps"] = notes.steps
     return result.model_copy(update=extra)
+
+
+def _spoiled(series: Series, judged: Judgement, loop: Mapping[str, Any]) -> dict[str, str]:
+    """Return which figures waiting spoiled that the described system does not have."""
+    if not series.operations or not series.elapsed_s:
+        return {}
+    p99_ms = series.response().percentile(99) / 1e6
+    rate = series.operations / series.elapsed_s
+    achieved = rate >= SUSTAINED * float(loop.get("rate_per_s", math.inf))
+    return spoiling.marks(judged.waits, rate, series.mean_ms(), p99_ms, achieved=achieved)
 
 
 def _rules(turn: Turn, notes: Notes, judged: Judgement) -> list[RuleFinding]:
@@ -404,6 +423,8 @@ def bottleneck(
     ceiling = _ceiling_per_s(turn)
     if ceiling is not None and series.ops_per_s >= SUSTAINED * ceiling and cpu < FULL_MACHINE_RATIO:
         return Bottleneck(resource=CEILING)
+    if judged.machine_was_full and RATE in judged.spoiled:
+        cpu = max(cpu, judged.busy_ratio)
     return binding(first, waiting, cpu, _time_in_ios(turn, notes))
 
 
@@ -427,7 +448,7 @@ def binding(
     if first is not None and waiting > LEAST_WAITING_RATIO:
         used = first.utilisation
         # A checkpoint's writes wait for each other at a limit that has room for all else.
-        if not (full and used is not None and used < cpu):
+        if used is None or used >= (cpu if full else LEAST_NEAR_RATIO):
             return Bottleneck(resource=f"{first.volume} {first.limit}".strip(), utilisation=used)
     if full:
         return Bottleneck(resource="this machine's CPU", utilisation=min(cpu, 1.0))

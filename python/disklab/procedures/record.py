@@ -143,6 +143,10 @@ class Series:
         """Return the service times in ns of one kind of operation."""
         return self._service.get(operation)
 
+    def mean_ms(self) -> float:
+        """Return the mean response time of all operations together."""
+        return merged(self._response.values()).mean / 1e6 if self.operations else 0.0
+
     def lateness(self) -> Histogram | None:
         """Return by how much operations were sent late, in ns."""
         return self._lateness

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 from disklab.databases.log import FirstErrors
@@ -32,6 +35,7 @@ from disklab.telemetry import (
     Sampler,
     Source,
 )
+from disklab.telemetry.sources import CPUS
 
 # Watching a bed once a second while a turn runs on it.
 
@@ -124,12 +128,53 @@ class Beds:
             bed.close()
 
 
+# What others do on this machine now may be over in a moment, and a trial beside it not count.
+
+MOST_WAIT_S = 60.0
+"""For a calmer machine, in all of a run."""
+WAIT_ENVIRONMENT = "DISKLAB_CALM_WAIT"
+"""Seconds instead of these: 0 where others' work is no reason to wait, as in tests."""
+LOOK_S = 0.5
+CALM_RATIO = 0.5
+"""Of the processors. A trial's own work leaves about that much free."""
+TOLD_EACH = 20
+"""Looks from one line of progress to the next."""
+
+
+@dataclass
+class Calm:
+    """What is left of the time in which a run waits for others to end."""
+
+    left_s: float = field(
+        default_factory=lambda: float(os.environ.get(WAIT_ENVIRONMENT) or MOST_WAIT_S)
+    )
+
+    def wait(self, emit: Emit) -> None:
+        """Return when little else runs, or the time is over."""
+        machine = Machine()
+        deque(machine.sample(LOOK_S), maxlen=0)
+        for look in count():
+            if self.left_s < LOOK_S:
+                return
+            self.left_s -= LOOK_S
+            begun = time.monotonic()
+            time.sleep(LOOK_S)
+            seen = dict(machine.sample(time.monotonic() - begun))
+            used = seen.get("busy_cores", 0.0) / CPUS
+            if used < CALM_RATIO:
+                return
+            if look % TOLD_EACH == 0:
+                text = f"waiting for a calmer machine: others use {used:.0%} of its processors"
+                emit(PhaseStarted("condition", f"{text} ({self.left_s:.0f} s at most)"))
+
+
 @dataclass
 class Emulation:
     """The stage of a rehearsal: beds on this machine's emulated disks."""
 
     beds: Beds
     mode: Mode = "rehearse"
+    calm: Calm = field(default_factory=Calm)
 
     def begin(self, emit: Emit) -> None:
         """Remove what a rehearsal has left that was killed."""
@@ -138,6 +183,7 @@ class Emulation:
 
     def turn(self, turn: Turn, run: Run, frame: Frame, emit: Emit) -> TrialResult:
         """Run one turn. A failure of the turn is its result; the bed it broke is taken away."""
+        self.calm.wait(emit)
         return run_turn(turn, self.beds, run, frame, emit)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from disklab.report.reasons import (
     reasons_of_pair,
     ruled,
     sentence,
+    spoiled,
     status_of,
     why,
 )
@@ -210,6 +211,8 @@ def answer_of(subject: Subject) -> Answer:
     # Who breaks nodes asks what that costs before what the load did.
     lost = [*weather.sentences(matrix), *faults.sentences(matrix)]
     findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in lost]
+    # What does not count is to be known before what does.
+    findings[:0] = [Finding(text, reason, "", None, ()) for text, reason in spoiled(matrix)]
     return Answer(subject, tuple(pairs), tuple(findings))
 
 

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from disklab.results import Level, PlannedTrial, TrialResult
-from disklab.results.records import load_ratio, of_cluster, of_node
+from disklab.results.records import MEDIAN, RATE, TAIL, load_ratio, of_cluster, of_node
 
 Factors = Mapping[str, Level]
 
@@ -71,15 +71,13 @@ class Cell:
 
     @property
     def shown(self) -> Cell:
-        """The cell for a table: if no repeat is valid, with the invalid ones. Not for a verdict."""
-        if self.usable:
-            return self
-        counted = tuple(
-            result.model_copy(update={"status": "ok", "valid": True})
-            for result in self.results
-            if result.status == "invalid"
-        )
-        return Cell(self.factors, counted)
+        """The cell for a table: all figures, and if no repeat is valid those of the invalid ones.
+
+        Not for a verdict.
+        """
+        counted = self.usable or tuple(one for one in self.results if one.status == "invalid")
+        update = {"status": "ok", "valid": True, "spoiled": {}}
+        return Cell(self.factors, tuple(one.model_copy(update=update) for one in counted))
 
     @property
     def trial(self) -> int:
@@ -112,13 +110,22 @@ class Rates(str, Enum):
         return f"ops/s{whose}"
 
 
+def kind_of(path: str) -> str:
+    """Return which of the figures that other work may spoil a column is."""
+    if not path.endswith("_ms"):
+        return RATE
+    return MEDIAN if path in {"p50_ms", "mean_ms"} else TAIL
+
+
 def scaled_loads(results: Sequence[TrialResult]) -> bool:
     """Return whether some rates are of a smaller load than the described system's."""
     return any(load_ratio(result) not in (None, 1) for result in results if result.usable)
 
 
 def figure(result: TrialResult, path: str) -> float | None:
-    """Return one figure of a result by its column name."""
+    """Return one figure of a result by its column name; None: it is not there, or was spoiled."""
+    if kind_of(path) in result.spoiled:
+        return None
     if path == Rates.AS_RUN:
         return result.ops_per_s
     if path == Rates.NODE:

@@ -10,7 +10,7 @@ from disklab.report import wording
 from disklab.report.cells import Cell, Matrix, median
 from disklab.report.wording import percent, rate, significant, span
 from disklab.results import RuleFinding, TrialResult
-from disklab.results.records import CEILING, OF_ANOTHER_NODE, STRETCHES
+from disklab.results.records import CEILING, OF_ANOTHER_NODE, SPOILABLE, STRETCHES
 from disklab.results.required import carried_ratio, is_overloaded, told_apart
 
 # Whether the disks are good enough by the rules that a database's makers publish.
@@ -378,6 +378,35 @@ def status_of(cell: Cell) -> str:
     """Return why a cell has no figures: `invalid: the emulator was late`."""
     result = cell.results[-1]
     return f"{result.status}: {problem_of(result)}".rstrip(": ")
+
+
+def spoiled(matrix: Matrix) -> list[tuple[str, str]]:
+    """Return which figures count in no repeat, for other work spoiled them, and how."""
+    cells: dict[str, list[str]] = {}
+    reasons: dict[str, None] = {}
+    for cell in matrix.cells.values():
+        usable = cell.usable
+        names = [name for kind, name in SPOILABLE.items() if usable and _is_in_all(kind, usable)]
+        if names:
+            place = matrix.phrase({f.name: cell.factors[f.name] for f in matrix.varying})
+            cells.setdefault(" and the ".join(names), []).append(place)
+            reasons |= dict.fromkeys(why for one in usable for why in one.spoiled.values())
+    if not cells:
+        return []
+    told = []
+    for figures, places in cells.items():
+        where = ", ".join(place for place in places[:MOST_PLACES] if place)
+        more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+        told.append(f"the {figures}" + (f" of {where}{more}" if where else ""))
+    text = f"No answer on {'; '.join(told)}: other work on this machine spoiled that"
+    return [(text, next(iter(reasons)))]
+
+
+MOST_PLACES = 4
+
+
+def _is_in_all(kind: str, results: Sequence[TrialResult]) -> bool:
+    return all(kind in one.spoiled for one in results)
 
 
 def problem_of(result: TrialResult) -> str:

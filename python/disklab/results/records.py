@@ -477,6 +477,11 @@ class Citation(Record):
     """The keys that were read off a chart when the others were not: `p99`."""
 
 
+RATE, MEDIAN, TAIL = "rate", "median", "tail"
+SPOILABLE = {RATE: "rate", MEDIAN: "median", TAIL: "99th percentile"}
+"""Figures that other work on this machine may spoil, each alone: key and words."""
+
+
 class TrialResult(Record):
     """One repeat of one trial: a line of `trials.jsonl`, and what `--json` prints.
 
@@ -500,6 +505,9 @@ class TrialResult(Record):
     warnings: list[str] = Field(default_factory=list)
     invalid_reasons: list[str] = Field(default_factory=list)
     """Why status is `invalid`: the client, the emulator or this machine was the limit, ..."""
+    spoiled: dict[str, str] = Field(default_factory=dict)
+    """Of `rate`, `median` and `tail` those that other work on this machine spoiled, each with how:
+    they count in no answer, and the others do."""
     reason: Reason | None = None
     """Why status is `refused` or `failed`."""
     log_excerpt: str = ""

@@ -19,6 +19,7 @@ from disklab.results.timetable import FULL_MACHINE_RATIO
 from disklab.telemetry import gaps
 from disklab.telemetry.gaps import METRIC, SUSPENDED, Gaps, Pulse
 from disklab.telemetry.sources import CPUS, Source
+from disklab.telemetry.spoiled import Wait
 
 # Asks every source once a second, each on a thread of its own: a slow one delays no other.
 
@@ -260,6 +261,12 @@ class Judgement:
     """Share of the machine: `client`, `server`, `emulator`, `telemetry`; 0 to 1."""
     machine_was_full: bool = False
     """Whether no CPU was left: then everything took longer than its disks made it."""
+    busy_ratio: float = 0.0
+    """How much of the machine was used by whomever, 0 to 1."""
+    waits: list[Wait] = field(default_factory=list)
+    """What operations waited for that the described system does not have."""
+    spoiled: dict[str, str] = field(default_factory=dict)
+    """The figures that such waits spoiled, each with how; see `spoiled.marks`."""
 
 
 def judge(  # noqa: PLR0913 - what was seen by each
@@ -283,6 +290,7 @@ def judge(  # noqa: PLR0913 - what was seen by each
             made.cpu_ratio[role] = cores / cpus
     _judge_client(made, generators, cpus)
     _judge_machine(made, seen, phase, cpus)
+    made.waits += _waits_for_cpu(made, seen, phase, cpus)
     for (name, source), error in seen.failures.items():
         if name == phase:
             first = str(error).partition("\n")[0]
@@ -290,6 +298,7 @@ def judge(  # noqa: PLR0913 - what was seen by each
     made.invalid += _stood_still(seen, phase, volumes, client or Gaps())
     for volume, (before, after) in volumes.items():
         _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))
+        made.waits += _waits_for_emulator(seen, phase, volume, before, after)
         _judge_flushes(made, seen, phase, volume)
         if after.failure is not None:
             made.invalid.append(f"volume {volume} failed: {after.failure}")
@@ -336,6 +345,7 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
         made.warnings.append(
             f"the hypervisor gave {steal / cpus:.0%} of this machine's CPU to others meanwhile"
         )
+    made.busy_ratio = (busy or 0.0) / cpus
     if busy is None or busy / cpus < FULL_MACHINE:
         return
     made.machine_was_full = True
@@ -358,6 +368,60 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
             f"this machine's CPU was the limit, not the disks: {busy / cpus:.0%} of {cpus} cores "
             f"were busy ({shares})"
         )
+
+
+# A wait for a processor is over when another's turn is: such times are spread as exponential ones
+# are, of which one in a hundred takes 4.6 means.
+TAIL_OF_TURNS = 4.6
+WAITING = ("waiting_cores", "turns_per_s", "first_waiting_cores", "first_turns_per_s")
+
+
+def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Iterator[Wait]:
+    """Yield how long client and server were ready and others had the processors.
+
+    The emulator's waits make its replies late, which is seen by itself.
+    """
+    found = [
+        [seen.mean(phase, f"cpu {role}", name) or 0.0 for name in WAITING]
+        for role in ("client", "server")
+    ]
+    stolen = seen.mean(phase, "machine", "steal_cores") or 0.0
+    busy = made.busy_ratio * cpus
+    ours = sum(made.cpu_ratio.values()) * cpus
+    if busy + stolen <= 0:
+        return
+    # What they waited for each other the described system does too, or it is this machine's limit.
+    others = max(busy - ours, 0.0) / busy if busy else 0.0
+    # In slow motion turns are counted in seconds of the described system, in which this is too.
+    for waiting, turns, first, first_turns in found:
+        if turns:
+            yield Wait(
+                "for a processor that other programs had",
+                waiting * others,
+                TAIL_OF_TURNS * waiting / turns * 1e3 * others,
+                blocks=first * others,
+                turns_per_s=first_turns,
+            )
+    if stolen:
+        share = stolen * min(ours / busy, 1.0) if busy else 0.0
+        yield Wait("for a processor that the hypervisor gave to others", share, 0.0)
+
+
+def _waits_for_emulator(
+    seen: Sampler, phase: str, volume: str, before: View, after: View
+) -> Iterator[Wait]:
+    """Yield how late the replies of an emulated disk were: its backing file, or a processor."""
+    replies = after.emulator.replies - before.emulator.replies
+    length_s = seen.length_s(phase)
+    if replies < FEWEST_REPLIES or not length_s:
+        return
+    lateness = after.emulator.lateness_ns.since(before.emulator.lateness_ns)
+    # Its counters are read at the first pass and after the last; between passes little is asked.
+    per_s = _mean_ns(lateness) * replies / 1e9 / length_s
+    # A disk with one I/O under way holds all up that waits for it; one with ten, a tenth of it.
+    queue = max(seen.mean(phase, f"disk {volume}", "queue") or 0.0, 1.0)
+    what = f"for replies of volume {volume} that this machine made late"
+    yield Wait(what, per_s, lateness.p99 / 1e6, blocks=per_s / queue)
 
 
 def _judge_emulator(

@@ -57,7 +57,12 @@ class Growth:
 
 
 class ProcessCpu:
-    """CPU of some processes with threads and children: `cores` of this machine, `rss_bytes`."""
+    """CPU of some processes with threads and children: `cores` of this machine, `rss_bytes`.
+
+    And for how long their threads were ready and had none (`waiting_cores`), how often they got one
+    (`turns_per_s`), and the same of the thread that got one most often, through which everything
+    may have to pass (`first_waiting_cores`, `first_turns_per_s`).
+    """
 
     def __init__(self, role: str, pids: Callable[[], Iterable[int]]) -> None:
         """Take `client`, `server` or `emulator`, and who that is now."""
@@ -65,12 +70,14 @@ class ProcessCpu:
         self._pids = pids
         self._growth = Growth()
         self._known: set[int] = set()
+        self._delays: dict[tuple[int, int], tuple[int, int]] = {}
         self._last_ticks = _now_ticks()
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
         """Yield cores used (1.0: one core all the time) and resident memory."""
         cores = rss = 0.0
         seen = False
+        delays: dict[tuple[int, int], tuple[int, int]] = {}
         given = set(self._pids())
         last_ticks, self._last_ticks = self._last_ticks, _now_ticks()
         for pid in given:
@@ -84,7 +91,10 @@ class ProcessCpu:
                 # Field 22 is when it began. All of the time of one that began since is new.
                 if int(fields[19]) > last_ticks:
                     self._growth.of(str(pid), 0.0)
-            family = [fields, *map(process_fields, children_of(pid))]
+            children = children_of(pid)
+            for one in (pid, *children):
+                delays |= run_delays(one)
+            family = [fields, *map(process_fields, children)]
             rss += sum(int(one[21]) * PAGE_BYTES for one in family if one is not None)
             # Fields 14 to 17: user and system time, its own and of those children that have ended;
             # a database that serves each connection by a process would lose most of them else.
@@ -94,9 +104,39 @@ class ProcessCpu:
             if grown is not None:
                 seen = True
                 cores += grown / TICKS_PER_S / (elapsed_s * slow)
+        grown_by = self._waited(delays)
         if seen:
             yield "cores", cores
+            waited_ns, turns = (sum(each) for each in zip(*grown_by, strict=True))
+            yield "waiting_cores", waited_ns / 1e9 / (elapsed_s * slow)
+            yield "turns_per_s", turns / elapsed_s
+            waited_ns, turns = max(grown_by, key=lambda one: one[1])
+            yield "first_waiting_cores", waited_ns / 1e9 / (elapsed_s * slow)
+            yield "first_turns_per_s", turns / elapsed_s
         yield "rss_bytes", rss
+
+    def _waited(self, delays: dict[tuple[int, int], tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return how long threads that were there at the last look waited since (ns), and turns."""
+        last, self._delays = self._delays, delays
+        both = [(last[key], now) for key, now in delays.items() if key in last]
+        return [(now[0] - was[0], now[1] - was[1]) for was, now in both] or [(0, 0)]
+
+
+def run_delays(pid: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return, by thread, for how long it was ready without a processor (ns), and its turns.
+
+    **Source:** Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat; it is counted without
+    CONFIG_SCHEDSTATS too.
+    """
+    found = {}
+    folder = f"/proc/{pid}/task"
+    with suppress(OSError):
+        for tid in os.listdir(folder):
+            with suppress(OSError, ValueError):
+                text = Path(f"{folder}/{tid}/schedstat").read_text(encoding="ascii")
+                _, waited_ns, turns = map(int, text.split())
+                found[pid, int(tid)] = waited_ns, turns
+    return found
 
 
 def _now_ticks() -> float:
