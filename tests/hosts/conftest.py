@@ -44,8 +44,7 @@ class Lab:
 
     def environment(self) -> dict[str, str]:
         own = {"DISKLAB_RUN_DIR": str(self.run_dir), "DISKLAB_DATA_DIR": str(self.data_dir)}
-        # Tests share their machine, and look at marks and words.
-        return {**os.environ, **own, "COLUMNS": "200", "DISKLAB_CALM_WAIT": "0"}
+        return {**os.environ, **own, "COLUMNS": "200"}
 
     def run(
         self, *arguments: str, code: int = 0, before: tuple[str, ...] = ()
