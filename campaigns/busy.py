@@ -143,10 +143,10 @@ def working(programs: Sequence[Sequence[str]], environment: Mapping[str, str]) -
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # It leads a group of its own. A rehearsal ends by Ctrl-C, and takes its hosts away meanwhile.
+    # It leads a group of its own. A rehearsal takes its hosts away meanwhile.
     deadline = time.monotonic() + MOST_SECONDS_TO_END
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGTERM)
         while time.monotonic() < deadline:
             process.poll()
             os.killpg(process.pid, 0)

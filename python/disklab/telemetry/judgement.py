@@ -373,7 +373,15 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
 # A wait for a processor is over when another's turn is: such times are spread as exponential ones
 # are, of which one in a hundred takes 4.6 means.
 TAIL_OF_TURNS = 4.6
-WAITING = ("waiting_cores", "turns_per_s", "first_waiting_cores", "first_turns_per_s")
+ONE_THREAD_RATIO = 0.8
+"""Of a server's turns. Redis has threads besides for what it does in the background."""
+
+
+def _is_one_thread(seen: Sampler, phase: str) -> bool:
+    """Return whether a server does all operations one after another, in one thread."""
+    turns = seen.mean(phase, "cpu server", "turns_per_s") or 0.0
+    first = seen.mean(phase, "cpu server", "first_turns_per_s") or 0.0
+    return turns > 0 and first >= ONE_THREAD_RATIO * turns
 
 
 def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Iterator[Wait]:
@@ -381,10 +389,6 @@ def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Ite
 
     The emulator's waits make its replies late, which is seen by itself.
     """
-    found = [
-        [seen.mean(phase, f"cpu {role}", name) or 0.0 for name in WAITING]
-        for role in ("client", "server")
-    ]
     stolen = seen.mean(phase, "machine", "steal_cores") or 0.0
     busy = made.busy_ratio * cpus
     ours = sum(made.cpu_ratio.values()) * cpus
@@ -393,14 +397,15 @@ def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Ite
     # What they waited for each other the described system does too, or it is this machine's limit.
     others = max(busy - ours, 0.0) / busy if busy else 0.0
     # In slow motion turns are counted in seconds of the described system, in which this is too.
-    for waiting, turns, first, first_turns in found:
+    for role in ("client", "server"):
+        waiting = (seen.mean(phase, f"cpu {role}", "waiting_cores") or 0.0) * others
+        turns = seen.mean(phase, f"cpu {role}", "turns_per_s")
         if turns:
             yield Wait(
                 "for a processor that other programs had",
-                waiting * others,
-                TAIL_OF_TURNS * waiting / turns * 1e3 * others,
-                blocks=first * others,
-                turns_per_s=first_turns,
+                waiting,
+                TAIL_OF_TURNS * waiting / turns * 1e3,
+                blocks=waiting if role == "server" and _is_one_thread(seen, phase) else 0.0,
             )
     if stolen:
         share = stolen * min(ours / busy, 1.0) if busy else 0.0
@@ -420,8 +425,9 @@ def _waits_for_emulator(
     per_s = _mean_ns(lateness) * replies / 1e9 / length_s
     # A disk with one I/O under way holds all up that waits for it; one with ten, a tenth of it.
     queue = max(seen.mean(phase, f"disk {volume}", "queue") or 0.0, 1.0)
+    blocks = per_s / queue if _is_one_thread(seen, phase) else 0.0
     what = f"for replies of volume {volume} that this machine made late"
-    yield Wait(what, per_s, lateness.p99 / 1e6, blocks=per_s / queue)
+    yield Wait(what, per_s, lateness.p99 / 1e6, blocks)
 
 
 def _judge_emulator(

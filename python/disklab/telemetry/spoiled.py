@@ -31,20 +31,7 @@ class Wait:
     tail_ms: float
     """What one in a hundred of these waits took."""
     blocks: float = 0.0
-    """For which share of the time everything waited behind it: the one thread of a server, or a
-    disk that does one I/O after another, if all operations pass there."""
-    turns_per_s: float | None = None
-    """How often that thread had a processor; None: it is a disk."""
-
-    def blocked(self, ops_per_s: float) -> float:
-        """Return that share, or 0 for a thread that too few operations can have passed."""
-        passes = self.turns_per_s is None or self.turns_per_s >= LEAST_TURNS_RATIO * ops_per_s
-        return self.blocks if passes else 0.0
-
-
-LEAST_TURNS_RATIO = 0.3
-"""Turns of a thread for each operation, from which on all of them may pass it: several that come
-together are done in one turn."""
+    """For which share of the time all operations waited behind it, where a server is one thread."""
 
 
 def marks(
@@ -59,8 +46,8 @@ def marks(
         return {}
     found: dict[str, str] = {}
     each = sum(wait.per_s for wait in waits) / in_flight
-    # On a disk under a parallel load each waits for its own; behind one thread all wait for all.
-    share = max(each, sum(wait.blocked(ops_per_s) for wait in waits))
+    # Of many threads each waits for its own; behind one all wait for all.
+    share = max(each, sum(wait.blocks for wait in waits))
     first = max(waits, key=lambda wait: wait.per_s)
     for figure in (MEDIAN,) if achieved else (RATE, MEDIAN):
         if share > MOST_SHARE[figure]:
@@ -94,4 +81,5 @@ def in_words(found: Mapping[str, str]) -> list[str]:
     for figure, words in SPOILABLE.items():
         if figure in found:
             by_reason.setdefault(found[figure], []).append(words)
-    return [f"other work spoiled {' and '.join(names)}: {why}" for why, names in by_reason.items()]
+    told = {why: " and the ".join(names) for why, names in by_reason.items()}
+    return [f"other work spoiled the {names}: {why}" for why, names in told.items()]
