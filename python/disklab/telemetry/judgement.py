@@ -373,6 +373,8 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
 # A wait for a processor is over when another's turn is: such times are spread as exponential ones
 # are, of which one in a hundred takes 4.6 means.
 TAIL_OF_TURNS = 4.6
+FEWEST_TURNS = 100
+"""Fewer say nothing of how long one waits."""
 ONE_THREAD_RATIO = 0.8
 """Of a server's turns. Redis has threads besides for what it does in the background."""
 
@@ -400,7 +402,7 @@ def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Ite
     for role in ("client", "server"):
         waiting = (seen.mean(phase, f"cpu {role}", "waiting_cores") or 0.0) * others
         turns = seen.mean(phase, f"cpu {role}", "turns_per_s")
-        if turns:
+        if turns and turns * seen.length_s(phase) >= FEWEST_TURNS:
             yield Wait(
                 "for a processor that other programs had",
                 waiting,
