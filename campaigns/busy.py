@@ -246,8 +246,8 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"{len(lines)} trials, {quiet} of them quiet, load averages {_loads(lines)}.",
         "",
-        f"- Loaded figures that count: {_share(counting, 'right')} right (wanted: {COUNTING:.0%}).",
-        f"- Loaded figures that are right: {_share(near, 'counts')} count (wanted: {NEAR:.0%}).",
+        f"- Loaded figures that count: {_share(counting, 'right')} (wanted: {COUNTING:.0%}).",
+        f"- Loaded figures that are right: {_share(near, 'counts')} (wanted: {NEAR:.0%}).",
         f"- Quiet figures that do not count: {len(marked)} (wanted: 0).",
         "",
         "| trial | beside | trials | rate | p50, ms | p99, ms | counts: rate, p50, p99 |",
@@ -268,8 +268,9 @@ def _loads(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def _share(figures: Sequence[Figure], what: str) -> str:
     if not figures:
-        return "none to tell by"
-    return f"{sum(getattr(one, what) for one in figures)} of {len(figures)}"
+        return "not known, for there is no quiet trial to tell by"
+    verb = {"right": "are right", "counts": "count"}[what]
+    return f"{sum(getattr(one, what) for one in figures)} of {len(figures)} {verb}"
 
 
 def _row(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -34,13 +34,13 @@ def test_a_figure_is_right_by_the_quiet_ones_and_counts_by_its_marks() -> None:
     assert seen["a compiler", "rate"] == (False, True)
     assert seen["a compiler", "tail"] == (True, False)
     text = page(lines)
-    assert "count: 3 of 4 right" in text
+    assert "count: 3 of 4 are right" in text
     assert "right: 3 of 4 count" in text
     assert "do not count: 0 (wanted: 0)" in text
 
 
 def test_without_a_quiet_trial_nothing_is_claimed() -> None:
-    assert page([line("loops", 95.0, 40.0, {})]).count("none to tell by") == 2
+    assert page([line("loops", 95.0, 40.0, {})]).count("no quiet trial to tell by") == 2
 
 
 def test_its_trials_are_experiments_and_its_work_ends(tmp_path: Path) -> None:
