@@ -34,12 +34,12 @@ impl Machine {
     ) -> Result<Machine, Refusal> {
         let mut host = cluster.host.clone();
         host.seed = hash(setting.seed, u64::from(number) + 1);
-        if setting.has_not(Mechanism::ThrottleWindows) {
+        if !setting.has(Mechanism::ThrottleWindows) {
             set_windows(&mut host, 0);
         }
         let storage = Storage::new(number, host, &cluster.data_volume, layout, rules)?;
         Ok(Machine {
-            cores: Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu)),
+            cores: Servers::new(cluster.cores, !setting.has(Mechanism::ServerCpu)),
             link: Link::new(cluster.network_bytes_per_s),
             before: storage.volumes(0),
             storage,

@@ -75,7 +75,7 @@ impl Member {
         let value_bytes = u64::from(table.row_bytes);
         let length = ROOM * Backend::leaf_bytes(value_bytes, table.rows);
         let layout = FileLayout::of_pages(length.div_ceil(PAGE_BYTES));
-        let cuts = !setting.has_not(Mechanism::ChunkBorders);
+        let cuts = setting.has(Mechanism::ChunkBorders);
         let rules = ReadingRules::past_page_cache(cluster.kernel, cuts);
         let mut machine = Machine::new(cluster, setting, number, layout, rules)?;
         let host = &mut machine.storage.disks.host;

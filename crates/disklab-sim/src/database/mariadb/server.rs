@@ -21,7 +21,7 @@ const DOUBLEWRITE_PAGES: u64 = 128;
 pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> Pool {
     let settings = &job.database;
     let pages = plan.pages + UNDO_PAGES;
-    let old = if setting.has_not(Mechanism::MidpointInsertion) {
+    let old = if !setting.has(Mechanism::MidpointInsertion) {
         (95, 0)
     } else {
         (settings.old_blocks_pct, settings.old_blocks_time_ns)
@@ -42,14 +42,14 @@ pub(super) fn applier(
     setting: &Setting,
 ) -> Result<Option<Box<Applier>>, Refusal> {
     let (cluster, settings) = (&job.cluster, &job.database);
-    if settings.replication != Replication::Galera || setting.has_not(Mechanism::FlowControl) {
+    if settings.replication != Replication::Galera || !setting.has(Mechanism::FlowControl) {
         return Ok(None);
     }
     let storage = disks(job, plan, setting, OTHER)?;
     let (mut redo, _) = logs(job, plan, &storage, setting);
     redo.node = OTHER;
     let pool = filled_pool(job, plan, setting);
-    let cores = Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu));
+    let cores = Servers::new(cluster.cores, !setting.has(Mechanism::ServerCpu));
     let (nodes, threads) = (cluster.nodes, settings.applier_threads);
     Ok(Some(Box::new(Applier::new(
         (storage, pool, redo),
@@ -74,7 +74,7 @@ fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<
     let cluster = &job.cluster;
     let mut host = cluster.host.clone();
     host.seed = hash(setting.seed, u64::from(node) + 1);
-    if setting.has_not(Mechanism::ThrottleWindows) {
+    if !setting.has(Mechanism::ThrottleWindows) {
         crate::storage::set_windows(&mut host, 0);
     }
     let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
@@ -87,7 +87,7 @@ fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<
         counted_every: cluster.pages_counted_every_ns,
         cache_pages: 1,
         scale: 1,
-        cuts_at_chunks: !setting.has_not(Mechanism::ChunkBorders),
+        cuts_at_chunks: setting.has(Mechanism::ChunkBorders),
     };
     let cache_pages = PAGE_BYTES / CACHE_PAGE_BYTES;
     let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
@@ -106,7 +106,7 @@ pub(super) fn logs(
     setting: &Setting,
 ) -> (Log, Log) {
     let (cluster, settings) = (&job.cluster, &job.database);
-    let period = if setting.has_not(Mechanism::SyncPeriod) {
+    let period = if !setting.has(Mechanism::SyncPeriod) {
         settings.sync_binlog.min(1)
     } else {
         settings.sync_binlog

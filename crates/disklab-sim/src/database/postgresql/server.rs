@@ -186,15 +186,15 @@ impl Server {
         seed: u64,
         off: &[Mechanism],
     ) -> Result<Server, Refusal> {
-        let has_not = |mechanism| off.contains(&mechanism);
+        let has = |mechanism| !off.contains(&mechanism);
         let cluster = &job.cluster;
         let mut host = cluster.host.clone();
         host.seed = hash(seed, number as u64 + 1);
-        if has_not(Mechanism::ThrottleWindows) {
+        if !has(Mechanism::ThrottleWindows) {
             crate::storage::set_windows(&mut host, 0);
         }
         let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-        let cache_pages = if has_not(Mechanism::PageCacheHits) {
+        let cache_pages = if !has(Mechanism::PageCacheHits) {
             NO_PAGE_CACHE_PAGES
         } else {
             cluster.page_cache_bytes / CACHE_PAGE_BYTES
@@ -204,11 +204,11 @@ impl Server {
             index: Reading::Buffered,
             read_ahead_pages: cluster.read_ahead_bytes / CACHE_PAGE_BYTES,
             kernel: cluster.kernel,
-            one_list: has_not(Mechanism::ActiveList),
+            one_list: !has(Mechanism::ActiveList),
             counted_every: cluster.pages_counted_every_ns,
             cache_pages,
             scale: 1,
-            cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
+            cuts_at_chunks: has(Mechanism::ChunkBorders),
         };
         let layout = FileLayout::of_pages((plan.pages + plan.growth) * CACHE_PAGES);
         let data = &cluster.data_volume;
@@ -224,7 +224,7 @@ impl Server {
         let log = Log::new(job, plan, &storage);
         Ok(Server {
             number: number as u16,
-            cores: Servers::new(cluster.cores, has_not(Mechanism::ServerCpu)),
+            cores: Servers::new(cluster.cores, !has(Mechanism::ServerCpu)),
             link: Link::new(cluster.network_bytes_per_s),
             storage,
             write_back: WriteBack::default(),

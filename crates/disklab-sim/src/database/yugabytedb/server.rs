@@ -65,14 +65,14 @@ impl Server {
         number: usize,
         setting: &Setting,
     ) -> Result<Server, Refusal> {
-        let has_not = |mechanism| setting.has_not(mechanism);
+        let has = |mechanism| setting.has(mechanism);
         let mut host = job.cluster.host.clone();
         host.seed = hash(setting.seed, number as u64 + 1);
-        if has_not(Mechanism::ThrottleWindows) {
+        if !has(Mechanism::ThrottleWindows) {
             crate::storage::set_windows(&mut host, 0);
         }
         let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-        let cache_pages = if has_not(Mechanism::PageCacheHits) {
+        let cache_pages = if !has(Mechanism::PageCacheHits) {
             NO_PAGE_CACHE_PAGES
         } else {
             job.cluster.page_cache_bytes / PAGE_BYTES
@@ -84,11 +84,11 @@ impl Server {
             index: Reading::Buffered,
             read_ahead_pages: 0,
             kernel: job.cluster.kernel,
-            one_list: has_not(Mechanism::ActiveList),
+            one_list: !has(Mechanism::ActiveList),
             counted_every: job.cluster.pages_counted_every_ns,
             cache_pages,
             scale: 1,
-            cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
+            cuts_at_chunks: has(Mechanism::ChunkBorders),
         };
         let layout = FileLayout::of_pages(plan.pages(number));
         let data = &job.cluster.data_volume;
@@ -104,13 +104,13 @@ impl Server {
                 blocks.insert(0, block_count.min(plan.blocks(number)));
             }
         }
-        let idle = has_not(Mechanism::BackgroundIo);
+        let idle = !has(Mechanism::BackgroundIo);
         let logs = plan.tablets.len() as u64;
         let rewrites = job.parameters.rewrites_permille;
         let flush_bytes = flush_bytes(job.database.memstore_bytes, logs, setting.scale);
         let lsm = Lsm::new(&job.database, rewrites, flush_bytes, &storage, idle);
         Ok(Server {
-            cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
+            cores: Servers::new(job.cluster.cores, !has(Mechanism::ServerCpu)),
             link: Link::new(job.cluster.network_bytes_per_s),
             storage,
             blocks,
