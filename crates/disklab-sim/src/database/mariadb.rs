@@ -55,7 +55,7 @@ use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
 use crate::database::mariadb::purge::Purge;
-use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
+use crate::database::mariadb::server::{applier, filled_pool, logs, machine};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
@@ -64,6 +64,7 @@ use crate::disks::Disks;
 use crate::job::{
     AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
 };
+use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
 use crate::network::Link;
 use crate::permutation::Permutation;
@@ -198,7 +199,12 @@ impl Model for Mariadb {
             never_splits: !has(Mechanism::IndexSplits),
         };
         let (plan, script) = Plan::new(job, laying);
-        let storage = storage(job, &plan, setting)?;
+        let Machine {
+            cores,
+            link,
+            storage,
+            ..
+        } = machine(job, &plan, setting, 0)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
         let setup = Setup {
@@ -223,8 +229,8 @@ impl Model for Mariadb {
             course,
             rules: Rules::new(job, &plan, setting, purge.is_some()),
             purge,
-            cores: Servers::new(job.cluster.cores, !has(Mechanism::ServerCpu)),
-            link: Link::new(job.cluster.network_bytes_per_s),
+            cores,
+            link,
             before: storage.volumes(0),
             storage,
             pool,

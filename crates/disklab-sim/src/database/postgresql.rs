@@ -182,13 +182,11 @@ impl Model for Postgresql {
     type Event = Event;
 
     fn new(job: &PostgresqlJob, setting: &Setting) -> Result<Postgresql, Refusal> {
-        let Setting {
-            scale, seed, off, ..
-        } = *setting;
+        let Setting { scale, seed, .. } = *setting;
         let has = |mechanism| setting.has(mechanism);
         let (plan, script) = Plan::new(job, scale, !has(Mechanism::FillOrder));
         let mut servers = (0..job.cluster.nodes as usize)
-            .map(|number| Server::new(job, &plan, number, seed, off))
+            .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
