@@ -1,5 +1,6 @@
 //! One device under fio: jobs that keep so many I/Os under way, past the page cache or through it.
 
+mod journal;
 mod pages;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use crate::engine::{Code, Queue};
 use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
 use crate::record::Recorder;
 use crate::station::Servers;
+use journal::{Joined, Journal, Request, Step};
 use pages::{MOST_DIRTY_BYTES, PAGE_BYTES, Pages};
 
 /// What the I/Os of a section are called, in the order of the recorder's kinds.
@@ -75,8 +77,8 @@ struct JobState {
     pages: Pages,
     /// Slots whose write waits until pages are written.
     waiting: VecDeque<u32>,
-    /// The slot that syncs, and how many writes of the journal are left to it.
-    syncing: Option<(u32, u32)>,
+    /// What the slot that syncs asks of the journal.
+    syncing: Option<Request>,
     /// The slot that waits for what is read ahead, up to this byte of the file.
     reader: Option<(u32, u64)>,
 }
@@ -93,8 +95,8 @@ struct Slot {
 enum Kernel {
     /// Pages are written.
     Flush(u32, u32),
-    /// The journal is.
-    Journal(u32),
+    /// A step of the journal's commit.
+    Journal,
     /// A file is read ahead up to this byte.
     Ahead(u32, u64),
 }
@@ -109,6 +111,7 @@ pub struct Device {
     ends_ns: u64,
     sections: Vec<Section>,
     jobs: Vec<JobState>,
+    journal: Journal,
     slots: Vec<Slot>,
     /// Slots that go on.
     active: usize,
@@ -175,6 +178,7 @@ impl Device {
             active: slots.len(),
             sections,
             jobs,
+            journal: Journal::default(),
             slots,
             kernel: Vec::new(),
             free: Vec::new(),
@@ -310,7 +314,11 @@ impl Device {
     }
 
     fn send(&mut self, now: u64, tag: u64, kind: usize, offset: u64, len: u32) {
-        let op = if kind == READ { Op::Read } else { Op::Write };
+        let op = match kind {
+            READ => Op::Read,
+            SYNC => Op::Flush,
+            _ => Op::Write,
+        };
         let (volume, offset) = (self.volume, Bytes::new(offset));
         self.disks.submit(
             now,
@@ -402,14 +410,14 @@ impl Device {
                 let job = &mut self.jobs[number as usize];
                 job.pages.writing_bytes -= u64::from(len);
                 if job.pages.writing_bytes == 0 && job.syncing.is_some() {
-                    self.journal(now, number);
+                    self.commit(now, number);
                 } else if job.pages.unwritten_bytes() < MOST_DIRTY_BYTES
                     && let Some(slot) = job.waiting.pop_front()
                 {
                     self.complete(now, slot);
                 }
             }
-            Kernel::Journal(number) => self.journal(now, number),
+            Kernel::Journal => self.commit_step(now),
             Kernel::Ahead(number, end) => {
                 let job = &mut self.jobs[number as usize];
                 job.pages.came(end);
@@ -457,31 +465,56 @@ impl Device {
         state.writes_since_sync = 0;
         // Blocks that were written before change neither the file's size nor its extents.
         let logs = !sync.data_only || state.writes <= section.blocks;
-        state.syncing = Some((slot, if logs { sync.journal_writes } else { 0 }));
+        state.syncing = Some(Request {
+            slot,
+            writes: if logs { sync.journal_writes } else { 0 },
+            flush: true,
+            transaction: self.journal.running(),
+        });
         let state = &mut self.slots[slot as usize];
         (state.start, state.kind) = (now, kind - WRITE + SYNC);
         self.recorder.started(now);
         self.flush(now, job);
         if self.jobs[job as usize].pages.writing_bytes == 0 {
-            self.journal(now, job);
+            self.commit(now, job);
         }
         self.schedule(now);
         true
     }
 
-    /// The data of a sync are on the disk, or a part of the journal: writes the next part, or ends the sync.
-    fn journal(&mut self, now: u64, number: u32) {
-        let job = &mut self.jobs[number as usize];
-        let (slot, left) = job.syncing.expect("a sync is under way");
-        if left > 0 {
-            job.syncing = Some((slot, left - 1));
-            // Beside the file: at its first page, which nobody tells from the journal's.
-            let base = job.base;
-            self.send_own(now, Kernel::Journal(number), WRITE, base, PAGE_BYTES as u32);
-        } else {
-            job.syncing = None;
-            self.complete(now, slot);
+    /// The data of a sync are on the disk: the journal's next commit serves it, if it needs one.
+    fn commit(&mut self, now: u64, number: u32) {
+        let syncing = self.jobs[number as usize].syncing;
+        let request = syncing.expect("a sync is under way");
+        match self.journal.join(request) {
+            Joined::Synced => self.synced(now, request.slot),
+            Joined::Begins => self.commit_step(now),
+            Joined::Waits => {}
         }
+    }
+
+    /// Sends what a commit does next, or ends the syncs that it serves and begins the next.
+    fn commit_step(&mut self, now: u64) {
+        loop {
+            // At the first page of the device, which nobody tells from the journal's.
+            match self.journal.step() {
+                Step::Write => {
+                    return self.send_own(now, Kernel::Journal, WRITE, 0, PAGE_BYTES as u32);
+                }
+                Step::Flush => return self.send_own(now, Kernel::Journal, SYNC, 0, 0),
+                Step::Done(slots) => {
+                    for slot in slots {
+                        self.synced(now, slot);
+                    }
+                }
+                Step::Idle => return,
+            }
+        }
+    }
+
+    fn synced(&mut self, now: u64, slot: u32) {
+        self.jobs[self.slots[slot as usize].job as usize].syncing = None;
+        self.complete(now, slot);
     }
 
     fn schedule(&mut self, now: u64) {

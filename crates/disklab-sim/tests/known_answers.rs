@@ -525,6 +525,27 @@ fn a_sync_takes_the_data_and_then_the_log() {
     );
 }
 
+/// Threads of one file system share the commits of its journal: with twice as many of them, twice as many syncs.
+#[test]
+fn threads_share_the_commits_of_a_journal() {
+    let rate = |threads: u32| {
+        let mut job = jobs::fio(0, threads, 1, 2_000_000_000);
+        let fio = jobs::device(&mut job).fio.as_mut().expect("a fio job");
+        fio.size_bytes = 16 << 20;
+        fio.sync = Some(Sync {
+            every: 1,
+            data_only: false,
+            journal_writes: 2,
+        });
+        simulate(&job).expect("valid").per_operation["write"].ops_per_s
+    };
+    let (one, four) = (rate(1), rate(4));
+    assert!(
+        (four / one / 4.0 - 1.0).abs() < 0.1,
+        "{four} by four threads, {one} by one"
+    );
+}
+
 /// Two sections at the same time share the disk's limit, a rate is kept, and a mean of block sizes is moved.
 #[test]
 fn sections_share_a_disk_and_keep_their_rates() {
