@@ -41,8 +41,8 @@ def test_a_part_of_a_name_lists() -> None:
     found = parsed("DS14")
     assert [vm["name"] for vm in found["vm_sizes"]] == ["azure/Standard_DS14_v2"]
     everything = parsed()
-    assert len(everything["vm_sizes"]) == 808
-    assert len(everything["disks"]) == 52
+    assert len(everything["vm_sizes"]) == 980
+    assert len(everything["disks"]) == 54
     assert "azure/Standard_D8s_v3" in run("D8s").stdout
 
 
@@ -84,6 +84,5 @@ def test_the_check_names_what_is_assumed_old_or_unpriced() -> None:
     # The limits of 2024 are stated by their page, and prices of 2026 are young enough until 2027.
     assert ("azure/Lasv3", "uncached") not in kinds
     assert kinds["azure/Dasv5", "cached"] == "inferred"
-    # Nothing of Google's disks has a price.
-    assert kinds["gcp/pd-ssd", "price"] == "missing"
-    assert len(found) < 800
+    assert kinds["gcp/hyperdisk-ml", "price"] == "missing"
+    assert len(found) < 1000

@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[2] / "python/disklab/data"
 
 
 def test_the_vm_sizes_and_disks_of_azure_are_all_there() -> None:
-    assert sum(name.startswith("azure/") for name in CATALOG.vms) == 374
+    assert sum(name.startswith("azure/") for name in CATALOG.vms) == 386
     tiers = {name.split("/")[1] for name in CATALOG.disks if name.startswith("azure/")}
     steps = (1, 2, 3, 4, 6, 10, 15, 20, 30, 40, 50, 60, 70, 80)
     expected = {f"{letter}{step}" for letter in "PE" for step in steps}

@@ -45,7 +45,7 @@ def test_one_source_says_so_and_has_the_wider_band() -> None:
     assert (write.status, write.within) == ("inferred", Decimal("1.4"))
     assert write.note is not None
     assert write.note.startswith("1 measurement of 1 source, 2021 to 2024")
-    assert CATALOG.latencies["ebs-io1"].write.status == "assumed"
+    assert CATALOG.latencies["ebs-io1"].read.status == "assumed"
 
 
 def test_what_is_no_service_time_does_not_count() -> None:
@@ -98,7 +98,7 @@ def test_a_measurement_of_ones_own_is_a_line_of_data(tmp_path: Path) -> None:
     [
         ("{op: write, mean_ms: 1, basis: device, source: nosie}", "did you mean noise?"),
         ("{op: write, basis: device, source: noise}", "give mean_ms or percentiles_ms"),
-        ("{op: flush, mean_ms: 1, basis: device, source: noise}", "evidence.ultra.0.op"),
+        ("{op: trim, mean_ms: 1, basis: device, source: noise}", "evidence.ultra.0.op"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:

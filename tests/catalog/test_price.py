@@ -77,8 +77,8 @@ def test_what_is_not_in_the_price_is_said() -> None:
 
 
 def test_no_price() -> None:
-    assert volume_price(CATALOG, "gcp/pd-ssd(100GiB)") == NoPrice(
-        "no price in USD in the catalogue for gcp/pd-ssd"
+    assert volume_price(CATALOG, "gcp/hyperdisk-ml(100GiB)") == NoPrice(
+        "no price in USD in the catalogue for gcp/hyperdisk-ml"
     )
     only_eur = volume_price(CATALOG, "azure/S80")
     assert only_eur == NoPrice("no price in USD in the catalogue for azure/S80 (only in EUR)")

@@ -183,3 +183,25 @@ def test_a_line_that_is_no_number_is_refused_with_its_place(tmp_path: Path, line
     with pytest.raises(UserError) as refused:
         trials(tmp_path, f"[a]\nrw=randread\nsize=1g\n{line}\n")
     assert "job.fio:4" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("directory=/mnt/readcache", "directory=/mnt/nocache"),
+        ("filename=/dev/nvme1n1", "filename=/dev/nvme2n1"),
+        ("filename=/mnt/a/file", "directory=/mnt/b"),
+    ],
+)
+def test_jobs_of_two_places_are_refused_by_name(tmp_path: Path, first: str, second: str) -> None:
+    """MicrosoftDocs' fioreadwrite.ini: its readers and writers are on two volumes."""
+    file = tmp_path / "two.fio"
+    one = "[{}]\nrw={}\nsize=1g\n{}\n"
+    file.write_text(one.format("reader", "randread", first) + one.format("writer", "write", second))
+    with pytest.raises(UserError) as refused:
+        experiment_text(file, On(("azure/P30",), "azure/Standard_DS14_v2"))
+    (problem,) = refused.value.problems
+    assert problem.value in second
+    assert "is another place than /" in problem.rule
+    file.write_text(one.format("reader", "randread", first) + one.format("writer", "write", first))
+    experiment_text(file, On(("azure/P30",), "azure/Standard_DS14_v2"))

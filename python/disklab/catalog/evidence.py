@@ -39,7 +39,7 @@ LEAST_BAND = Fraction(115, 100)
 EIGHT_OF_TEN = 1.9
 """Of a normal distribution: the 80 % interval's half over the median distance from the middle."""
 
-Operation = Literal["read", "write"]
+Operation = Literal["read", "write", "flush"]
 
 
 class Measurement(Facts):
@@ -51,8 +51,8 @@ class Measurement(Facts):
     """When it was measured; absent: the source does not say, and the line does not count."""
     until: int | None = None
     tool: str | None = None
-    op: Literal["read", "write", "both", "sync"]
-    """`sync`: a file's fsync or fdatasync, which is several writes of the device."""
+    op: Literal["read", "write", "both", "flush", "sync"]
+    """`sync`: a file's fsync or fdatasync, which is several I/Os of the device."""
     kib: Decimal | None = None
     depth: int = 1
     cache: str = "None"
@@ -78,7 +78,7 @@ class Measurement(Facts):
     def counts(self, of: Operation, years: tuple[int, int]) -> bool:
         """Return whether it is a service time of the disk, of that operation and period."""
         return (
-            self.op in (of, "both")
+            (self.op == of or (self.op == "both" and of != "flush"))
             and self.basis in ("device", "derived")
             and self.depth == 1
             and self.cap is None
@@ -104,6 +104,8 @@ class ProfiledOperation(Facts):
     per_kib_us: Decimal = Decimal(0)
     mean_ms: Decimal | None = None
     """What is assumed where nobody measured."""
+    within: Decimal | None = Field(default=None, ge=1)
+    """The band at least: of what is assumed, and where sources contradict each other."""
     because: str | None = None
     source: Annotated[list[str], BeforeValidator(_as_list)] = Field(default=[])
 
@@ -114,8 +116,9 @@ class ProfileFacts(Facts):
     years: tuple[int, int]
     read: ProfiledOperation
     write: ProfiledOperation
-    flush: Literal["durable", "write"] = Field(default="durable")
-    """`durable`: acknowledged writes are, so a flush finds nothing to wait for."""
+    flush: Literal["durable", "write"] | ProfiledOperation = Field(default="durable")
+    """`durable`: acknowledged writes are, so a flush finds nothing to wait for; `write`: as long as
+    a write."""
 
 
 def measurements(
@@ -130,8 +133,10 @@ def profiled(catalog: Catalog, facts: ProfileFacts) -> LatencyFacts:
     read, write = (
         _distribution(catalog, getattr(facts, of), of, facts.years) for of in ("read", "write")
     )
-    flush = write
-    if facts.flush == "durable":
+    flush = write.model_copy(update={"status": "assumed", "note": "as a write"})
+    if isinstance(facts.flush, ProfiledOperation):
+        flush = _distribution(catalog, facts.flush, "flush", facts.years)
+    elif facts.flush == "durable":
         note = "acknowledged writes are durable"
         source = ["disklab_assumption"]
         flush = DistributionFacts(
@@ -173,7 +178,8 @@ def _distribution(
         mean_us = Fraction(facts.mean_ms or 0) * 1000
         level_us = mean_us * Fraction(quantile_ns(shape, PPM // 2)) / mean_ns(shape)
         sources = facts.source or ["disklab_assumption"]
-        standing = _Standing("assumed", sources, facts.because or "no measurement")
+        within = Fraction(facts.within or ONE_SOURCE_BAND)
+        standing = _Standing("assumed", sources, facts.because or "no measurement", within)
         return _facts(facts, level_us, _merged(shape, {}), standing)
     levels = _levels(rows, facts, shape)
     level_us = median(levels.values())
@@ -183,9 +189,12 @@ def _distribution(
         status="measured" if has_tail and len(levels) > 1 else "inferred",
         sources=list(levels),
         note=_note(len(rows), len(levels), years, stated, facts.shape),
-        within=band(
-            (level / level_us for level in levels.values()),
-            (ratio for row in rows for ratio in _machines(row)),
+        within=max(
+            Fraction(facts.within or 1),
+            band(
+                (level / level_us for level in levels.values()),
+                (ratio for row in rows for ratio in _machines(row)),
+            ),
         ),
     )
     return _facts(facts, level_us, _merged(shape, stated), standing)

@@ -39,7 +39,7 @@ def _amount(value: object) -> object:
 
 
 def _rate(value: object) -> object:
-    if isinstance(value, dict) and {"included", "least", "most"} & value.keys():
+    if isinstance(value, dict) and {"included", "least", "most", "of_vm"} & value.keys():
         return value
     return {"included": value}
 
@@ -138,6 +138,8 @@ class Rate(Facts):
     included: Amount
     least: Amount | None = None
     most: Amount | None = None
+    of_vm: int = 0
+    """What a VM has beside, once for all its disks of the kind: those of a volume share it."""
 
     @property
     def choosable(self) -> bool:
@@ -185,6 +187,8 @@ class DiskFacts(Facts):
     iops: Annotated[Rate, BeforeValidator(_rate)] | None = None
     read_iops: Amount | None = None
     write_iops: Amount | None = None
+    iops_per_mb_per_s: int | None = None
+    """The IOPS follow from the MB/s, up to `iops`."""
     mb_per_s: Annotated[Rate, BeforeValidator(_rate)] | None = None
     read_mb_per_s: Amount | None = None
     write_mb_per_s: Amount | None = None
@@ -269,6 +273,18 @@ class LatencyFacts(Facts):
     flush: DistributionFacts
 
 
+class Inferred(Facts):
+    """How well a limit is known that its vendor does not publish."""
+
+    within: Decimal = Field(ge=1)
+    """In eight cases of ten the true limit is this one divided or multiplied by at most this."""
+    status: Status = "inferred"
+    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    because: str
+    sizes: list[str] = []
+    """Of which sizes of the series; none: of all."""
+
+
 class VmLimit(Facts):
     """A budget of a VM."""
 
@@ -350,6 +366,8 @@ class SeriesFacts(Facts):
     """Their memory is encrypted, and they start from images made for that: bought on purpose."""
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
+    inferred: dict[str, Inferred] = {}
+    """By field, such as `uncached` or `nvme.total_write_iops`: limits that no page has."""
     notes: list[str] = []
     sizes: dict[str, VmFacts] = Field(min_length=1)
     """In a file also as `columns`, a list of `vcpu`, `uncached.iops` and so on, and `rows`: of each

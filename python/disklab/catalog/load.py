@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from itertools import islice
@@ -21,6 +21,7 @@ from disklab.catalog.facts import (
     DistributionFacts,
     Facts,
     FamilyFacts,
+    Inferred,
     LatencyFacts,
     NetworkFacts,
     PriceList,
@@ -29,6 +30,7 @@ from disklab.catalog.facts import (
     Source,
     VmFacts,
 )
+from disklab.catalog.nvme import NvmeEvidence, NvmeLike, with_limits
 from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import HostProfile, Latency, circular
 from disklab.catalog.quantity import LOCAL_DISKS
@@ -56,6 +58,11 @@ class CatalogueFile(Facts):
     """Benchmarks of processors by VM series; a user's file adds to the package's."""
     weather: dict[str, WeatherFacts] = Field(default={})
     """By family of disks, vendor, `local` or `any`; a user's numbers replace the package's."""
+    nvme_evidence: list[NvmeEvidence] = Field(default=[])
+    """Measurements of local NVMe disks; a user's file adds to the package's."""
+    nvme_like: dict[str, NvmeLike] = Field(default={})
+    nvme_unthrottled: list[str] = Field(default=[])
+    """Series of which the vendor says that the published figures are no limit."""
 
 
 Location = tuple[int | str, ...]
@@ -87,6 +94,15 @@ class VmEntry:
     series: SeriesFacts
     facts: VmFacts
     builtin: bool
+    inferred: Mapping[str, Inferred] = field(default_factory=dict, hash=False)
+    """Which of its limits no vendor publishes, by their fields."""
+
+    @property
+    def told(self) -> Mapping[str, Inferred]:
+        """The same as far as the file of its series says so."""
+        short = self.name.partition("/")[2]
+        parts = self.series.inferred.items()
+        return {part: known for part, known in parts if not known.sizes or short in known.sizes}
 
     @property
     def vendor(self) -> str:
@@ -109,6 +125,9 @@ class Catalog:
     profiles: dict[str, ProfileFacts] = field(default_factory=dict)
     processors: dict[str, list[Benchmark]] = field(default_factory=dict)
     weather: dict[str, WeatherFacts] = field(default_factory=dict)
+    nvme_evidence: list[NvmeEvidence] = field(default_factory=list)
+    nvme_like: dict[str, NvmeLike] = field(default_factory=dict)
+    nvme_unthrottled: list[str] = field(default_factory=list)
     service_times: dict[str, Latency] = field(default_factory=dict)
     """Latency profiles that were worked out already: exact fractions take their time."""
     bought: dict[Any, Any] = field(default_factory=dict)
@@ -164,6 +183,9 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
         dict(base.profiles),
         {series: list(rows) for series, rows in base.processors.items()},
         dict(base.weather),
+        list(base.nvme_evidence),
+        dict(base.nvme_like),
+        list(base.nvme_unthrottled),
     )
     problems: list[Problem] = []
     for path in user_files() if files is None else files:
@@ -171,6 +193,8 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
     refuse(problems)
     if catalog.evidence != base.evidence or catalog.profiles != base.profiles:
         _profile(catalog)
+    if catalog.vms.keys() != base.vms.keys() or catalog.nvme_evidence != base.nvme_evidence:
+        _limit(catalog)
     return catalog
 
 
@@ -193,6 +217,7 @@ def _builtin() -> Catalog:
             problems.append(Problem(place, value, rule, did_you_mean(value, known, "define it")))
     refuse(problems)
     _profile(catalog)
+    _limit(catalog)
     return catalog
 
 
@@ -201,6 +226,34 @@ def _profile(catalog: Catalog) -> None:
     for name, facts in catalog.profiles.items():
         catalog.latencies[name] = profiled(catalog, facts)
         catalog.service_times.pop(name, None)
+
+
+def without(catalog: Catalog, sources: Iterable[str]) -> Catalog:
+    """Return a catalogue that has not read the measurements of some sources."""
+    left = set(sources)
+    evidence = {
+        kind: [row for row in rows if row.source not in left]
+        for kind, rows in catalog.evidence.items()
+    }
+    nvme = [each for each in catalog.nvme_evidence if each.source not in left]
+    apart = replace(
+        catalog,
+        latencies=dict(catalog.latencies),
+        vms=dict(catalog.vms),
+        evidence=evidence,
+        nvme_evidence=nvme,
+        service_times={},
+        bought={},
+        hosts={},
+    )
+    _profile(apart)
+    _limit(apart)
+    return apart
+
+
+def _limit(catalog: Catalog) -> None:
+    """Work out the limits of NVMe disks that follow from measurements."""
+    catalog.vms.update({vm.name: vm for vm in with_limits(catalog)})
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
@@ -389,7 +442,8 @@ def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str
         for short, vm in series.sizes.items():
             name = f"{series_name.split('/')[0]}/{short}"
             taken("VM size", name, catalog.vms)
-            catalog.vms[name] = VmEntry(name, series_name, series, vm, builtin)
+            entry = VmEntry(name, series_name, series, vm, builtin)
+            catalog.vms[name] = replace(entry, inferred=entry.told)
     for network_name, network in document.networks.items():
         problems += _vendor_problems(network_name, place)
         taken("network", network_name, catalog.networks)
@@ -412,6 +466,9 @@ def _add_evidence(
         catalog.processors.setdefault(series, []).extend(benchmarks)
     for of, weather in document.weather.items():
         catalog.weather[of] = merged(catalog.weather.get(of), weather)
+    catalog.nvme_evidence.extend(document.nvme_evidence)
+    catalog.nvme_like.update(document.nvme_like)
+    catalog.nvme_unthrottled.extend(document.nvme_unthrottled)
 
 
 def _vendor_problems(name: str, place: str) -> list[Problem]:
@@ -434,6 +491,10 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
                 yield from _unknown_sources(catalog, (*at, "provenance", key), provenance.source)
             for path, profile in part.latency.items():
                 yield from _unknown_latency(catalog, (*at, "latency", path), profile)
+            for key, known in getattr(part, "inferred", {}).items():
+                yield from _unknown_sources(catalog, (*at, "inferred", key), known.source)
+    for index, evidence in enumerate(document.nvme_evidence):
+        yield from _unknown_sources(catalog, ("nvme_evidence", index), [evidence.source])
     for name, profiles in document.latencies.items():
         for operation in ("read", "write", "flush"):
             at = ("latencies", name, operation)
@@ -451,8 +512,10 @@ def _dangling_evidence(catalog: Catalog, document: CatalogueFile) -> Iterator[Da
         for index, row in enumerate(rows):
             yield from _unknown_sources(catalog, ("evidence", kind, index), [row.source])
     for name, profile in document.profiles.items():
-        for operation in ("read", "write"):
+        for operation in ("read", "write", "flush"):
             facts, at = getattr(profile, operation), ("profiles", name, operation)
+            if isinstance(facts, str):
+                continue
             yield from _unknown_sources(catalog, at, facts.source)
             shape, _, of = facts.shape.partition("/")
             if shape not in catalog.latencies or of not in ("read", "write"):

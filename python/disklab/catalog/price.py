@@ -35,7 +35,7 @@ AZURE_SKUS = {
 HOURS_PER_MONTH = 730
 
 DEFAULT_REGION = "eastus"
-REGIONS = {"azure": DEFAULT_REGION, "aws": "us-east-1"}
+REGIONS = {"azure": DEFAULT_REGION, "aws": "us-east-1", "gcp": "us-central1"}
 """By vendor, the region that most prices of the catalogue are of."""
 DEFAULT_TERMS: PriceTerms = "pay-as-you-go"
 CENT = Decimal("0.01")

@@ -242,6 +242,8 @@ def provision(catalog: Catalog, expression: DiskExpression, terms: Terms) -> Pro
     if size is not None:
         iops = _iops(purchase, size)
         bytes_per_s = _bytes_per_s(purchase, size, iops)
+        if (each := entry.facts.iops_per_mb_per_s) and iops is not None and bytes_per_s is not None:
+            iops = min(iops, bytes_per_s * each // entry.family.mb_bytes)
     _check_switches(purchase, size)
     profile_name = entry.family.latency.get(latency or "default")
     if profile_name is None:
@@ -321,8 +323,8 @@ def _iops(purchase: _Purchase, size: Fraction) -> int | None:
     if rate is None or wish is None:
         if wish is not None:
             _refuse_fixed(purchase, f"{wish} IOPS", "fixed IOPS")
-        return None if rate is None else int(rate.included.at(size, 0))
-    fixed = int(rate.included.at(size, 0))
+        return None if rate is None else int(_included(purchase, rate, size, 0))
+    fixed = int(_included(purchase, rate, size, 0))
     if rate.most is None:
         if wish != fixed:
             _refuse_fixed(purchase, f"{wish} IOPS", f"{fixed} IOPS")
@@ -350,7 +352,7 @@ def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int |
         if wish is not None:
             _refuse_fixed(purchase, format_rate(wish), "fixed MB/s")
         return None
-    fixed = int(rate.included.at(size, iops or 0) * unit)
+    fixed = int(_included(purchase, rate, size, iops or 0) * unit)
     if wish is None:
         return fixed
     if rate.most is None:
@@ -373,6 +375,13 @@ def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int |
             way_out = f"ask for at most {format_rate(high)}, or for at least {needed} IOPS"
     purchase.refuse(f"{format_rate(wish)} with {iops} IOPS", rule, way_out)
     return None
+
+
+def _included(purchase: _Purchase, rate: Rate, size: Fraction, iops: int) -> Fraction:
+    """Return what a disk has without being asked, with its share of what the VM has."""
+    amount = rate.included.at(size, iops) + Fraction(rate.of_vm, purchase.expression.count)
+    most = rate.included.at_most
+    return amount if most is None else min(amount, Fraction(most))
 
 
 def _ends(rate: Rate, most: Formula, size: Fraction, iops: int) -> tuple[Fraction, Fraction]:

@@ -15,9 +15,11 @@ from typing import overload
 from disklab.catalog.facts import GIB
 from disklab.catalog.load import Catalog, VmEntry, cite
 from disklab.catalog.profile import (
+    PPM,
     CacheProfile,
     Caching,
     DiskProfile,
+    Distribution,
     HostProfile,
     VolumeProfile,
     latency_profile,
@@ -90,6 +92,8 @@ class VolumeRequest:
     """The device is cut to this size; limits stay those of the disks."""
     latency: str | None = None
     """One of the dated latency profiles of the disk's family; None: its default."""
+    barriers: bool = True
+    """Without them a file system sends no FLUSH, which therefore takes no time."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ def resolve(
         size_bytes=_volume_bytes(asked),
         caching=volume.caching,
         chunk_bytes=_chunk(asked),
-        disks=[asked.disks.profile] * asked.expression.count,
+        disks=[_disk(asked)] * asked.expression.count,
     )
     machine = host_profile(catalog, asked.vm, host)
     if volume.latency == UNCHARGED and machine.cache is not None:
@@ -222,6 +226,16 @@ def resolve(
         vm=asked.vm,
         warnings=tuple(_warnings(asked)),
     )
+
+
+def _disk(asked: _Asked) -> DiskProfile:
+    """Return one disk of the volume."""
+    disk = asked.disks.profile
+    if asked.volume.barriers:
+        return disk
+    nothing = Distribution(quantiles_ppm_ns=[(PPM, 0)])
+    latency = disk.latency.model_copy(update={"flush": nothing})
+    return disk.model_copy(update={"latency": latency})
 
 
 def _known(

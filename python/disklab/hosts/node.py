@@ -150,6 +150,7 @@ class EmulatedNode:
                         chunk_bytes=volume.chunk_bytes,
                         size_bytes=volume.size_bytes,
                         latency=volume.latency,
+                        barriers=volume.barriers,
                     ),
                     host=wish.name,
                     vm=wish.vm,

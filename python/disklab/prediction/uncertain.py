@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from disklab import reading, spec
 from disklab.catalog import Speed, load_catalog
-from disklab.catalog.facts import DistributionFacts
+from disklab.catalog.facts import DistributionFacts, Inferred
 from disklab.catalog.profile import latency_profile
 from disklab.databases.calibration import (
     AT_COLLECTOR_THREADS,
@@ -408,9 +408,9 @@ def _of_host(host: Mapping[str, Any]) -> Iterator[Unknown]:
             if known is not None:
                 name, facts = known
                 yield _unknown(("service time", name), _service_band(facts))
-    for name, limits in _limits(host):
+    for name, range_of, limits in _limits(host):
         if limits:
-            yield _unknown(("limit", name), ranges().limits[name])
+            yield _unknown(("limit", name), range_of)
 
 
 def _move_host(host: dict[str, Any], shifts: Mapping[Key, float]) -> None:
@@ -427,7 +427,7 @@ def _move_host(host: dict[str, Any], shifts: Mapping[Key, float]) -> None:
                 [ppm, round(ns * factor)] for ppm, ns in times["quantiles_ppm_ns"]
             ]
             times["per_kib_ns"] = round(times["per_kib_ns"] * factor)
-    for name, limits in _limits(host):
+    for name, _, limits in _limits(host):
         factor = math.exp(shifts.get(("limit", name), 0.0))
         for limit in limits:
             limit["per_s"] = max(1, round(limit["per_s"] * factor))
@@ -448,10 +448,32 @@ def _latencies(host: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield disk["latency"]
 
 
-def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    yield "vm cached", host["cached"]
-    yield "vm uncached", host["uncached"]
-    yield "disk", [limit for disk in _disks(host) for limit in disk["limits"]]
+def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, Known, list[dict[str, Any]]]]:
+    """Yield the limits of a host, with how well they are known: some are in no document."""
+    vm = load_catalog().vms.get(host["name"])
+    inferred = vm.inferred if vm else {}
+    for path in ("cached", "uncached"):
+        known = _known(inferred[path]) if path in inferred else ranges().limits[f"vm {path}"]
+        yield f"vm {path}", known, host[path]
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for disk in _disks(host):
+        for limit in disk["limits"]:
+            own = f"nvme.{_nvme_field(limit)}"
+            is_own = disk["medium"] == "nvme" and own in inferred
+            parts.setdefault(own if is_own else "disk", []).append(limit)
+    for name, limits in parts.items():
+        known = ranges().limits["disk"] if name == "disk" else _known(inferred[name])
+        yield name, known, limits
+
+
+def _nvme_field(limit: Mapping[str, Any]) -> str:
+    """Return the key of `NvmeFacts` that a limit of a disk follows from."""
+    scope = "" if limit["scope"] == "all" else f"{limit['scope']}_"
+    return f"total_{scope}{'iops' if limit['unit'] == 'ios' else 'mb_per_s'}"
+
+
+def _known(inferred: Inferred) -> Known:
+    return Known(within=float(inferred.within), because=inferred.because)
 
 
 def _service_band(facts: DistributionFacts) -> Known:

@@ -277,11 +277,10 @@ def credits_left(result: TrialResult) -> float | None:
     """
     bound_by = result.bottleneck.resource if result.bottleneck else None
     shares = [
-        limit.credits_left / (limit.credits_capacity or 1)
+        limit.credits_left / limit.credits_capacity
         for limit in result.telemetry.limits
         if limit.credits_left is not None
-        # A bucket holds whole I/Os or bytes; in a damaged file it may hold next to nothing.
-        and (limit.credits_capacity or 0) >= 1
+        and limit.credits_capacity
         and (
             f"{limit.volume} {limit.limit}".strip() == bound_by
             or limit.credits_start is None

@@ -203,6 +203,7 @@ def _resolve(
             chunk_bytes=volume.chunk_bytes if volume.stripe_bytes else None,
             size_bytes=volume.size_bytes,
             latency=volume.latency,
+            barriers=volume.barriers,
         )
         attached = AttachedDisks(there[""], there["nvme"], there["local"], there["ephemeral-os"])
         try:
@@ -364,7 +365,7 @@ def contradictory_volumes(cluster: Cluster, site: Site) -> Iterator[Problem]:
     """Yield volumes on one temp disk that ask for two file systems."""
     for name, volume in cluster.volumes.items():
         owner = cluster.volumes[cluster.device_of(name)]
-        for field in ("filesystem", "read_ahead_bytes", "size_bytes"):
+        for field in ("filesystem", "barriers", "read_ahead_bytes", "size_bytes"):
             said = field in volume.model_fields_set and field in owner.model_fields_set
             if said and getattr(volume, field) != getattr(owner, field):
                 key = ("cluster", "volumes", name, field.removesuffix("_bytes"))

@@ -43,14 +43,14 @@ READ = frozenset(
     {
         *("rw", "rwmixread", "rwmixwrite", "bs", "bssplit", "iodepth", "numjobs", "ioengine"),
         *("direct", "buffered", "fsync", "fdatasync", "rate_iops", "size", "io_size", "filesize"),
-        *("runtime", "time_based", "ramp_time", "stonewall", "name"),
+        *("runtime", "time_based", "ramp_time", "stonewall", "name", "directory", "filename"),
     }
 )
 """Options that are read."""
 
 WITHOUT_EFFECT = frozenset(
     """
-    directory filename filename_format group_reporting new_group thread description fallocate
+    filename_format group_reporting new_group thread description fallocate
     randrepeat allrandrepeat randseed norandommap softrandommap random_generator invalidate
     end_fsync fsync_on_close sync_file_range create_on_open create_serialize create_fsync
     create_only file_append unlink unlink_each_loop overwrite openfiles nrfiles file_service_type
@@ -426,6 +426,7 @@ def _experiment_text(file: FioFile, jobs: Sequence[Section], on: On) -> str:
         if not groups or job.walled:
             groups.append([])
         groups[-1].append(job)
+    _one_volume(file, jobs)
     workloads = {" + ".join(job.name for job in group): _workload(file, group) for group in groups}
     if len(workloads) < len(groups):
         file.fault(1, str(path), "two of its jobs have one name", "give each a name of its own")
@@ -457,6 +458,24 @@ def _experiment_text(file: FioFile, jobs: Sequence[Section], on: On) -> str:
         tree["factors"] = factors
     head = f"# Written by `disklab predict {path.name}` from fio's job file.\n"
     return head + yaml.safe_dump(tree, sort_keys=False, width=100)
+
+
+def _one_volume(file: FioFile, jobs: Sequence[Section]) -> None:
+    """Note where jobs lie in several directories or on several devices: there is one volume."""
+    places: dict[str, Option] = {}
+    for job in jobs:
+        for name in ("directory", "filename"):
+            option = job.options.get(name, Option("", 0))
+            for part in option.value.split(":"):
+                in_folder = name == "filename" and not part.startswith("/dev/")
+                if place := part.rpartition("/")[0] if in_folder else part.rstrip("/"):
+                    places.setdefault(place, option)
+    if len(places) > 1:
+        first, *others = places
+        rule = f"is another place than {first}, and a prediction has one volume"
+        way_out = "predict the jobs of each place by a file of their own; or write one directory"
+        for place in others:
+            file.fault(places[place].line, place, rule, way_out)
 
 
 def _workload(file: FioFile, group: Sequence[Section]) -> dict[str, Any]:

@@ -103,6 +103,8 @@ class Volume(Part):
     """Cuts the volume to this size; limits stay those of the disks."""
     latency: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["2022"])
     """One of the dated latency profiles of the disk's family."""
+    barriers: bool = Field(default=True, examples=[False])
+    """A sync has the disk FLUSH. false: mounted without barriers; on hosts, do that yourself."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -425,8 +427,7 @@ class FioSection(Part):
     bssplit: tuple[BlockShare, ...] = Field(default=(), examples=[[{"bs": "4k", "share": "60%"}]])
     """Other sizes and their shares; bs is the largest of them."""
     direct: bool = Field(default=True, examples=[True])
-    """Past the page cache. false: through it, in a prediction as full of written pages as it gets,
-    and empty of what is read."""
+    """Past the page cache. false: through it, predicted as full of what is written, not read."""
     fsync: Annotated[int, Field(ge=1)] | None = Field(default=None, examples=[32])
     """A job makes its data durable after so many writes."""
     fdatasync: Annotated[int, Field(ge=1)] | None = Field(default=None, examples=[1])
@@ -777,8 +778,7 @@ class Observed(Part):
     for_s: Seconds = Field(alias="for", examples=["300s"])
     """For how long."""
     hardware: Literal["stated", "assumed"] = Field(default="stated", examples=["stated"])
-    """stated: the VM and disks of `cluster` are those that it runs on, so advice tells what another
-    choice saves; assumed: the user did not say."""
+    """stated: it runs on the VM and disks of `cluster`, so advice compares; assumed: not said."""
     p99_ms: Milliseconds | None = Field(default=None, alias="p99", examples=["7ms"])
     """The 99th percentile of its response times, as its own server told it."""
 

@@ -177,7 +177,7 @@ def _burst(burst: Burst, unit: str) -> str:
 
 def _rate(rate: Rate) -> str:
     if rate.most is None:
-        return str(rate.included)
+        return f"{rate.included}" + (f" and {rate.of_vm} of the VM" if rate.of_vm else "")
     return f"{rate.included} included, up to {rate.most}"
 
 
@@ -280,6 +280,15 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
             "date": catalog.sources[write.source[0]].date,
             "source": write.source,
             "note": write.note,
+        }
+    for field, known in vm.inferred.items():
+        yield {
+            "fact": f"how well {field} is known",
+            "value": f"eight of ten lie within a factor of {known.within}",
+            "status": known.status,
+            "date": catalog.sources[known.source[0]].date,
+            "source": known.source,
+            "note": known.because,
         }
     for name, figures in facts.conflicts.items():
         value = ", ".join(f"{number:g} {key}" for key, number in figures.items())
