@@ -114,3 +114,20 @@ def test_lines_come_whole_and_the_last_one_without_its_end() -> None:
     with LocalChild.start(["cat"], stdin=text.encode()) as child:
         assert [*child.lines()] == text.encode().split(b"\n")
         assert child.line() is None
+
+
+@pytest.mark.parametrize("words", [["--help"], ["catalog"], ["disk", "list"], ["predict", "none"]])
+def test_one_in_the_first_moments_ends_without_a_traceback(words: list[str]) -> None:
+    for moment in (0.1, 0.2, 0.35, 0.6):
+        with subprocess.Popen(
+            [DISKLAB, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        ) as running:
+            time.sleep(moment)
+            running.send_signal(signal.SIGINT)
+            _, stderr = running.communicate(timeout=60)
+        # Before Python itself hears it, a signal ends the process as any other.
+        assert b"disklab/" not in stderr or b"Traceback" not in stderr, stderr.decode()
+        assert running.returncode in {130, 0, 2, -signal.SIGINT}

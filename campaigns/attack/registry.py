@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from campaigns.attack import files, folders, names, namespaces, requests, serve, settings
+from campaigns.attack import files, fio, folders, names, namespaces, requests, serve, settings
 
 KINDS = (
-    *(settings.KIND, files.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND),
+    *(settings.KIND, files.KIND, fio.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND),
     namespaces.KIND,
 )

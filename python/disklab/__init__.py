@@ -10,10 +10,11 @@ disklab.published("how many client threads")
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
+# Nothing is imported here: the command line hears no Ctrl-C before this.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
 
     from disklab.results import Run
@@ -28,6 +29,8 @@ def open(name: str | Path, out: str | Path = "disklab-runs") -> Run:  # noqa: A0
     `course(trial, repeat)` its seconds and `telemetry(trial, repeat)` its counters. Raises
     `disklab.errors.UserError` when there is no such run.
     """
+    from pathlib import Path  # noqa: PLC0415
+
     from disklab.results import Run  # noqa: PLC0415 - polars: no command is to wait for it
 
     return Run.open(name, Path(out))

@@ -98,14 +98,14 @@ impl Clients {
         seed: u64,
         off: &[Mechanism],
     ) -> Clients {
-        let has_not = |mechanism| off.contains(&mechanism);
-        let cold_operations = if has_not(Mechanism::ClientWarmUp) {
+        let has = |mechanism| !off.contains(&mechanism);
+        let cold_operations = if !has(Mechanism::ClientWarmUp) {
             0
         } else {
             parameters.client_warm_operations
         };
         let machine = |_| Machine {
-            cores: Servers::new(client.cores, has_not(Mechanism::ClientCpu)),
+            cores: Servers::new(client.cores, !has(Mechanism::ClientCpu)),
             link: Link::new(client.network_bytes_per_s),
             warm_up: WarmUp::new(parameters.client_cold_permille, cold_operations),
         };

@@ -3,13 +3,16 @@
 use disklab_disk::{Refusal, VolumeCounters};
 
 use crate::cluster::hash;
-use crate::filelayout::FileLayout;
-use crate::job::{Cluster, Kernel, Mechanism};
+use crate::filelayout::{FileLayout, PAGE_BYTES};
+use crate::job::{Cluster, Mechanism};
 use crate::model::Setting;
 use crate::network::Link;
 use crate::simulate::NodeParts;
 use crate::station::Servers;
 use crate::storage::{Reading, ReadingRules, Storage, set_windows};
+
+/// Pages of a page cache that is switched off: those on their way.
+const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 
 /// A machine.
 pub struct Machine {
@@ -34,12 +37,12 @@ impl Machine {
     ) -> Result<Machine, Refusal> {
         let mut host = cluster.host.clone();
         host.seed = hash(setting.seed, u64::from(number) + 1);
-        if setting.has_not(Mechanism::ThrottleWindows) {
+        if !setting.has(Mechanism::ThrottleWindows) {
             set_windows(&mut host, 0);
         }
         let storage = Storage::new(number, host, &cluster.data_volume, layout, rules)?;
         Ok(Machine {
-            cores: Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu)),
+            cores: Servers::new(cluster.cores, !setting.has(Mechanism::ServerCpu)),
             link: Link::new(cluster.network_bytes_per_s),
             before: storage.volumes(0),
             storage,
@@ -66,19 +69,45 @@ impl Machine {
     }
 }
 
+impl Cluster {
+    /// Bytes of a machine's host cache; zero: it has none.
+    pub fn host_cache_bytes(&self) -> u64 {
+        let cache = self.host.cache.as_ref();
+        cache.map_or(0, |cache| cache.capacity_bytes)
+    }
+}
+
 impl ReadingRules {
+    /// Of files that are read by calls through the page cache.
+    pub fn through_page_cache(
+        cluster: &Cluster,
+        setting: &Setting,
+        read_ahead_bytes: u64,
+    ) -> ReadingRules {
+        ReadingRules {
+            read_ahead_pages: read_ahead_bytes / PAGE_BYTES,
+            one_list: !setting.has(Mechanism::ActiveList),
+            cache_pages: if setting.has(Mechanism::PageCacheHits) {
+                cluster.page_cache_bytes / PAGE_BYTES
+            } else {
+                NO_PAGE_CACHE_PAGES
+            },
+            ..ReadingRules::past_page_cache(cluster, setting)
+        }
+    }
+
     /// Of files that are read past the page cache, or that memory holds whole.
-    pub fn past_page_cache(kernel: Kernel, cuts_at_chunks: bool) -> ReadingRules {
+    pub fn past_page_cache(cluster: &Cluster, setting: &Setting) -> ReadingRules {
         ReadingRules {
             data: Reading::Buffered,
             index: Reading::Buffered,
             read_ahead_pages: 0,
-            kernel,
+            kernel: cluster.kernel,
             one_list: false,
-            counted_every: u64::MAX,
+            counted_every: cluster.pages_counted_every_ns,
             cache_pages: 1,
             scale: 1,
-            cuts_at_chunks,
+            cuts_at_chunks: setting.has(Mechanism::ChunkBorders),
         }
     }
 }

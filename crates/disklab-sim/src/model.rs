@@ -27,9 +27,9 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Whether a mechanism is switched off.
-    pub fn has_not(&self, mechanism: Mechanism) -> bool {
-        self.off.contains(&mechanism)
+    /// Whether a mechanism is on.
+    pub fn has(&self, mechanism: Mechanism) -> bool {
+        !self.off.contains(&mechanism)
     }
 
     /// Has the first node's disks keep the journal that is wanted.

@@ -74,6 +74,17 @@ class Question:
         return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120)
 
 
+def _of_time(require: dict[str, Any], of_time: str) -> dict[str, Any]:
+    """Return a promise whose bounds are to be kept for a share of a year's minutes."""
+    if not of_time:
+        return require
+    named = {name: bounds for name in ("all", "read", "write") if (bounds := require.get(name))}
+    if not named:
+        way_out = "add for example require: {all: {p99: 10ms}}, or --p99 10"
+        raise UserError(Problem("--of-time", of_time, "no latency is required", way_out))
+    return require | {name: {**bounds, "of_time": of_time} for name, bounds in named.items()}
+
+
 def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     experiment: Experiment,
     wanted: tuple[str, ...] = (),
@@ -82,6 +93,7 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     *,
     growth_ratio: float = GROWTH,
     more_nodes: bool = False,
+    of_time: str = "",
 ) -> Question:
     """Return the question of an experiment file. Raises UserError when it asks nothing.
 
@@ -105,7 +117,7 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     # The load generators stay the same whatever the nodes are.
     client = {"vm": spec.client.vm, **(tree.get("client") or {})}
     tree |= {"workload": work, "before": before, "client": client}
-    tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | tree["require"]
+    tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | _of_time(tree["require"], of_time)
     notes = []
     if experiment.factors:
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")

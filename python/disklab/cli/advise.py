@@ -45,7 +45,7 @@ from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
-from disklab.results.required import Kept, Outcome
+from disklab.results.required import Kept, Outcome, percent_of_time
 from disklab.spec import bundled
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ Bands = Annotated[
     bool | None,
     typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
 ]
+OfTime = Annotated[
+    str | None,
+    typer.Option(
+        help="The share of a year's minutes that keep the latencies, disk weather and all.",
+        metavar="99.9%",
+    ),
+]
 
 
 def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
@@ -103,6 +110,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     p99: P99 = None,
     p95: P95 = None,
     p999: P999 = None,
+    of_time: OfTime = None,
     storage_p99: StorageP99 = None,
     row: Row = None,
     nodes: AdvisedNodes = None,
@@ -137,8 +145,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab advise cassandra-what-to-buy[/bold],
     [bold]disklab advise FILE --candidates P30,PremiumV2,nvme --html advice.html[/bold]
     """
-    # Loaded here because it brings polars: no other command is to wait for that.
-    from disklab.advice.advise import How, advise  # noqa: PLC0415
+    from disklab.advice.advise import How, advise  # noqa: PLC0415 - it brings polars
     from disklab.advice.page import write as write_page  # noqa: PLC0415
     from disklab.advice.question import question_of  # noqa: PLC0415
 
@@ -147,7 +154,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
         *(head_room, durable, budget, version, state, p95, p999, storage_p99),
     )
-    wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment)
+    wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
     question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
     for text in question.notes:
         warn(text)
@@ -166,14 +173,16 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     raise typer.Exit(exit_code(found) if check else 0)
 
 
-def room_of(growth: float | None, nodes: str | None, file: Path | None) -> dict[str, Any]:
-    """Return what options say of room and nodes, as `question_of` takes it.
+def room_of(
+    growth: float | None, nodes: str | None, file: Path | None, of_time: str | None = None
+) -> dict[str, Any]:
+    """Return what options say of room, nodes and share of time, as `question_of` takes it.
 
     A file's nodes are what is asked for; without any, three or more are.
     """
     more = file is None and (nodes is None or nodes.endswith("+"))
     grown = {} if growth is None else {"growth_ratio": growth / 100}
-    return {"more_nodes": more, **grown}
+    return {"more_nodes": more, "of_time": of_time or "", **grown}
 
 
 def count_of(nodes: str | None) -> int | None:
@@ -274,7 +283,7 @@ def show(advice: Advice, *, everything: bool = False) -> None:
         out.print()
         out.print(table_of(advice))
         out.print()
-    for line in [*advice.changes, *advice.price_doubts()]:
+    for line in [*years_in_words(advice), *advice.changes, *advice.price_doubts()]:
         out.print(line, markup=False)
     if step := advice.next_step():
         out.print(step, markup=False)
@@ -284,6 +293,28 @@ def show(advice: Advice, *, everything: bool = False) -> None:
     if advice.run is not None:
         more = "" if everything else "`--all` prints the rest; it is also in "
         out.print(f"\n{more}{advice.run}", markup=False)
+
+
+def years_in_words(advice: Advice) -> Iterator[str]:
+    """Yield each option's year of disk weather, what would turn it, and what each nine costs."""
+    from disklab.report import weather  # noqa: PLC0415 - it brings the charts
+
+    years = [(one, one.results[0].year) for one in advice.options if one.results]
+    found = [(one.candidate, year) for one, year in years if year is not None]
+    for candidate, year in found:
+        said, why = weather.sentence(year)
+        yield f"{candidate.hardware}: {said}; {why}"
+        yield f"  {weather.strip_in_text(year)}"
+    for nines in NINES:
+        able = [each for each, year in found if year.least_kept_ratio >= nines]
+        cheapest = min(able, key=lambda each: each.usd_per_month, default=None)
+        if cheapest is not None:
+            price = f"{cheapest.usd_per_month:,.0f} USD a month"
+            yield f"{percent_of_time(nines)} of the minutes costs {price}: {cheapest.hardware}"
+
+
+NINES = (0.99, 0.999, 0.9999, 0.99999)
+"""Shares of time whose price is told."""
 
 
 def show_levers(advice: Advice) -> None:

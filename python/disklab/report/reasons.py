@@ -277,10 +277,11 @@ def credits_left(result: TrialResult) -> float | None:
     """
     bound_by = result.bottleneck.resource if result.bottleneck else None
     shares = [
-        limit.credits_left / limit.credits_capacity
+        limit.credits_left / (limit.credits_capacity or 1)
         for limit in result.telemetry.limits
         if limit.credits_left is not None
-        and limit.credits_capacity
+        # A bucket holds whole I/Os or bytes; in a damaged file it may hold next to nothing.
+        and (limit.credits_capacity or 0) >= 1
         and (
             f"{limit.volume} {limit.limit}".strip() == bound_by
             or limit.credits_start is None

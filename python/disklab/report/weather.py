@@ -60,6 +60,18 @@ def _why(year: WeatherYear) -> Iterator[str]:
     yield f"odds of {year.disk}: `disklab catalog` and docs/weather.md have their sources"
 
 
+DAYS_A_SIGN = 5
+SIGNS = " ▁▂▃▄▅▆▇█"
+
+
+def strip_in_text(year: WeatherYear) -> str:
+    """Return the strip of 365 days as text: a sign for five days, the worst the fullest."""
+    days = range(0, len(year.strip), DAYS_A_SIGN)
+    sums = [sum(year.strip[day : day + DAYS_A_SIGN]) for day in days]
+    most = max(sums) or 1
+    return "".join(SIGNS[-(-count * (len(SIGNS) - 1) // most)] for count in sums)
+
+
 def row_of(year: WeatherYear) -> list[str]:
     """Return a cell's row of the table, without its name."""
     worst = year.worst

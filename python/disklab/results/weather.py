@@ -114,6 +114,11 @@ class WeatherYear(Record):
     seed: Count
 
     @property
+    def least_kept_ratio(self) -> float:
+        """Share of the minutes that keep the promise, whatever zones share."""
+        return min(self.kept_alone_ratio, self.kept_ratio, self.kept_together_ratio)
+
+    @property
     def turns_with_zones(self) -> bool:
         """Whether what is asked is kept at one end of what zones share, and not at both."""
         ends = (self.kept_alone_ratio, self.kept_together_ratio)

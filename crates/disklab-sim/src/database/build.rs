@@ -74,10 +74,10 @@ pub fn node(
     stored_row_bytes: u64,
     scale: u64,
 ) -> Result<Node, Refusal> {
-    let has_not = |mechanism| off.contains(&mechanism);
+    let has = |mechanism| !off.contains(&mechanism);
     let mut host = job.cluster.host.clone();
     host.seed = hash(seed, number as u64 + 1);
-    if has_not(Mechanism::ThrottleWindows) {
+    if !has(Mechanism::ThrottleWindows) {
         crate::storage::set_windows(&mut host, 0);
     }
     let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
@@ -113,18 +113,18 @@ pub fn node(
     let log = storage.host().volume_named(commitlog);
     let log = log.expect("the job was checked: the volume exists");
     let idle = Off {
-        all: has_not(Mechanism::BackgroundIo),
-        pace: has_not(Mechanism::PacedTables),
+        all: !has(Mechanism::BackgroundIo),
+        pace: !has(Mechanism::PacedTables),
     };
     let slots = |count| {
-        Slots::new(if has_not(Mechanism::Slots) {
+        Slots::new(if !has(Mechanism::Slots) {
             u32::MAX
         } else {
             count
         })
     };
     Ok(Node {
-        cores: Servers::new(cluster.cores, has_not(Mechanism::ServerCpu)),
+        cores: Servers::new(cluster.cores, !has(Mechanism::ServerCpu)),
         read_slots: slots(job.database.concurrent_reads),
         write_slots: slots(job.database.concurrent_writes),
         link: Link::new(cluster.network_bytes_per_s),
@@ -195,7 +195,7 @@ pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout
 }
 
 fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
-    let has_not = |mechanism| off.contains(&mechanism);
+    let has = |mechanism| !off.contains(&mechanism);
     let (data, index) = match job.database.access {
         Access::Mmap => (Reading::Mapped, Reading::Mapped),
         Access::MmapIndexOnly => (Reading::Buffered, Reading::Mapped),
@@ -204,20 +204,20 @@ fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
     ReadingRules {
         data,
         index,
-        read_ahead_pages: if has_not(Mechanism::ReadAround) {
+        read_ahead_pages: if !has(Mechanism::ReadAround) {
             0
         } else {
             job.cluster.read_ahead_bytes / PAGE_BYTES
         },
         kernel: job.cluster.kernel,
-        one_list: has_not(Mechanism::ActiveList),
+        one_list: !has(Mechanism::ActiveList),
         counted_every: job.cluster.pages_counted_every_ns,
-        cache_pages: if has_not(Mechanism::PageCacheHits) {
+        cache_pages: if !has(Mechanism::PageCacheHits) {
             NO_PAGE_CACHE_PAGES
         } else {
             job.cluster.page_cache_bytes / PAGE_BYTES
         },
         scale,
-        cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
+        cuts_at_chunks: has(Mechanism::ChunkBorders),
     }
 }

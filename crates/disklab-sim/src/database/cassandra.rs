@@ -129,12 +129,12 @@ impl Model for Cassandra {
             off,
             ..
         } = *setting;
-        let has_not = |mechanism| setting.has_not(mechanism);
+        let has = |mechanism| setting.has(mechanism);
         let replicas = job.database.replication_factor as usize;
         assert!(replicas <= MOST_REPLICAS, "the job was checked");
-        let even = has_not(Mechanism::UnevenOwnership);
+        let even = !has(Mechanism::UnevenOwnership);
         let keys = RowKeys::count(job.workload.keys, job.dataset.rows, scale);
-        let one = has_not(Mechanism::FilledTables);
+        let one = !has(Mechanism::FilledTables);
         let ring = ring_of(job, even, keys, seed, one);
         let stored = match job.dataset.stored_row_bytes {
             Some(bytes) => u64::from(bytes),
@@ -147,7 +147,7 @@ impl Model for Cassandra {
         let mut rules = Rules::new(job, stored, off);
         let database = &job.database;
         let snitch = Snitch::new(nodes.len(), database.snitch_badness_permille, scale);
-        let percentile = if has_not(Mechanism::SpeculativeRetry) {
+        let percentile = if !has(Mechanism::SpeculativeRetry) {
             0
         } else {
             database.speculative_percentile
@@ -167,7 +167,7 @@ impl Model for Cassandra {
         rules.keys_by_popularity = (keys > job.dataset.rows).then_some(keys);
         Ok(Cassandra {
             paths: Paths::new(&job.network, job.cluster.zones, seed, off),
-            snitch: (replicas > 1 && !has_not(Mechanism::DynamicSnitch)).then_some(snitch),
+            snitch: (replicas > 1 && has(Mechanism::DynamicSnitch)).then_some(snitch),
             speculation: Speculation::new(nodes.len(), percentile, scale),
             course: Course::new(job.workload.stop, job.workload.warm_up_ns, kinds),
             clients,
@@ -247,7 +247,7 @@ impl Model for Cassandra {
                         .waited_for(request.file, request.page);
                     request.page += 1;
                     let cpu_ns = self.rules.parameters.disk_read_cpu_ns;
-                    if cpu_ns > 0 && request.way.has_not_waited() {
+                    if cpu_ns > 0 && !request.way.has_waited() {
                         // **Divergence:** it keeps a processor busy, and this read does not wait for that.
                         self.nodes[index].cores.serve(now, cpu_ns);
                     }

@@ -55,7 +55,7 @@ use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
 pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
 use crate::database::mariadb::purge::Purge;
-use crate::database::mariadb::server::{applier, filled_pool, logs, storage};
+use crate::database::mariadb::server::{applier, filled_pool, logs, machine};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
 use crate::database::sessions::{Clients, Sessions, Setup};
@@ -64,6 +64,7 @@ use crate::disks::Disks;
 use crate::job::{
     AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
 };
+use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
 use crate::network::Link;
 use crate::permutation::Permutation;
@@ -129,15 +130,15 @@ struct Rules {
 impl Rules {
     fn new(job: &MariadbJob, plan: &Plan, setting: &Setting, purges: bool) -> Rules {
         let settings = &job.database;
-        let has_not = |mechanism| setting.has_not(mechanism);
+        let has = |mechanism| setting.has(mechanism);
         Rules {
             parameters: job.parameters.clone(),
             writes_binlog: settings.writes_binlog,
-            recovery_reads: !has_not(Mechanism::RecoveryReads),
+            recovery_reads: has(Mechanism::RecoveryReads),
             locks_trees: settings.splits_exclude_searches
-                && !has_not(Mechanism::IndexLocks)
+                && has(Mechanism::IndexLocks)
                 && (purges || plan.trees.iter().any(Tree::grows)),
-            estimates: !has_not(Mechanism::RangeEstimates),
+            estimates: has(Mechanism::RangeEstimates),
             syncs: [settings.syncs_redo, settings.sync_binlog > 0],
             replication: settings.replication,
             others: job.cluster.nodes as usize - 1,
@@ -192,13 +193,18 @@ impl Model for Mariadb {
 
     fn new(job: &MariadbJob, setting: &Setting) -> Result<Mariadb, Refusal> {
         let Setting { scale, seed, .. } = *setting;
-        let has_not = |mechanism| setting.has_not(mechanism);
+        let has = |mechanism| setting.has(mechanism);
         let laying = Laying {
-            in_order: has_not(Mechanism::FillOrder),
-            never_splits: has_not(Mechanism::IndexSplits),
+            in_order: !has(Mechanism::FillOrder),
+            never_splits: !has(Mechanism::IndexSplits),
         };
         let (plan, script) = Plan::new(job, laying);
-        let storage = storage(job, &plan, setting)?;
+        let Machine {
+            cores,
+            link,
+            storage,
+            ..
+        } = machine(job, &plan, setting, 0)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
         let setup = Setup {
@@ -218,13 +224,13 @@ impl Model for Mariadb {
         let keys_a_row = RowKeys::count(work.keys, rows, scale) / rows;
         let is_spread = keys_a_row > 1 && work.keys != Keys::Latest;
         let (redo, binlog) = logs(job, &plan, &storage, setting);
-        let purge = Purge::new(&plan, job).filter(|_| !has_not(Mechanism::Purge));
+        let purge = Purge::new(&plan, job).filter(|_| has(Mechanism::Purge));
         Ok(Mariadb {
             course,
             rules: Rules::new(job, &plan, setting, purge.is_some()),
             purge,
-            cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
-            link: Link::new(job.cluster.network_bytes_per_s),
+            cores,
+            link,
             before: storage.volumes(0),
             storage,
             pool,

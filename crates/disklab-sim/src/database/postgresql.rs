@@ -129,7 +129,7 @@ struct Rules {
 impl Rules {
     fn new(job: &PostgresqlJob, setting: &Setting) -> Rules {
         let (settings, parameters) = (&job.database, job.parameters.clone());
-        let idle = setting.has_not(Mechanism::BackgroundIo);
+        let idle = !setting.has(Mechanism::BackgroundIo);
         let cache_pages = job.cluster.page_cache_bytes / PAGE_BYTES;
         Rules {
             parameters,
@@ -182,13 +182,11 @@ impl Model for Postgresql {
     type Event = Event;
 
     fn new(job: &PostgresqlJob, setting: &Setting) -> Result<Postgresql, Refusal> {
-        let Setting {
-            scale, seed, off, ..
-        } = *setting;
-        let has_not = |mechanism| setting.has_not(mechanism);
-        let (plan, script) = Plan::new(job, scale, has_not(Mechanism::FillOrder));
+        let Setting { scale, seed, .. } = *setting;
+        let has = |mechanism| setting.has(mechanism);
+        let (plan, script) = Plan::new(job, scale, !has(Mechanism::FillOrder));
         let mut servers = (0..job.cluster.nodes as usize)
-            .map(|number| Server::new(job, &plan, number, seed, off))
+            .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
@@ -204,7 +202,7 @@ impl Model for Postgresql {
         };
         let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
         let clients = Clients::new(script, setup, setting);
-        let images = settings.full_page_writes && !has_not(Mechanism::FullPageImages);
+        let images = settings.full_page_writes && has(Mechanism::FullPageImages);
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);
         let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         Ok(Postgresql {
@@ -216,16 +214,14 @@ impl Model for Postgresql {
             servers,
             primary: 0,
             buffers: buffers(job, &plan),
-            files: Files::new(
-                if job.cluster.locks_files && !has_not(Mechanism::FileLocks) {
-                    plan.file_starts.len()
-                } else {
-                    0
-                },
-            ),
-            reads: Reads::new(!has_not(Mechanism::OwnReadAhead)),
+            files: Files::new(if job.cluster.locks_files && has(Mechanism::FileLocks) {
+                plan.file_starts.len()
+            } else {
+                0
+            }),
+            reads: Reads::new(has(Mechanism::OwnReadAhead)),
             extensions: vec![Extension::default(); plan.relations.len()],
-            takes_turns: !has_not(Mechanism::RelationExtension),
+            takes_turns: has(Mechanism::RelationExtension),
             woken: Vec::new(),
             dirty: VecDeque::new(),
             committing: VecDeque::new(),

@@ -131,7 +131,7 @@ impl Clients {
             max_in_flight: sessions,
             ..
         }) = load;
-        let endless = setting.has_not(Mechanism::ClientCpu);
+        let endless = !setting.has(Mechanism::ClientCpu);
         let machine = |_| {
             let link = Link::new(client.network_bytes_per_s);
             (Servers::new(client.cores, endless), link)

@@ -80,10 +80,10 @@ pub struct Rules {
 impl Rules {
     /// The rules of a job whose rows take `stored` bytes in a table file.
     pub fn new(job: &DatabaseJob, stored: u64, off: &[Mechanism]) -> Rules {
-        let has_not = |mechanism| off.contains(&mechanism);
+        let has = |mechanism| !off.contains(&mechanism);
         let replicas = job.database.replication_factor as usize;
         let row_bytes = u64::from(job.dataset.columns) * u64::from(job.dataset.column_bytes);
-        let by_bytes = !has_not(Mechanism::CpuByBytes);
+        let by_bytes = has(Mechanism::CpuByBytes);
         let parameters = parameters_of(job, row_bytes, by_bytes);
         let (one, further_row) = costs_of(job, &parameters, stored, by_bytes);
         let sizes = match &job.dataset.sizes {
@@ -104,7 +104,7 @@ impl Rules {
             sizes,
             bins: job.dataset.sizes.as_deref().map(bins),
             further_row,
-            decompress_byte_ps: if has_not(Mechanism::DecompressionCpu) {
+            decompress_byte_ps: if !has(Mechanism::DecompressionCpu) {
                 0
             } else {
                 job.database.decompress_byte_ps
@@ -119,8 +119,8 @@ impl Rules {
             keys_by_popularity: None,
             row_bytes,
             stored_row_bytes: stored,
-            reads_index: !has_not(Mechanism::IndexPages),
-            message_overhead_ns: if has_not(Mechanism::MessageOverhead) {
+            reads_index: has(Mechanism::IndexPages),
+            message_overhead_ns: if !has(Mechanism::MessageOverhead) {
                 0
             } else {
                 job.parameters.message_overhead_ns

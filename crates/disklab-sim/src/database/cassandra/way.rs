@@ -67,10 +67,10 @@ impl Way {
         self.finished = ready;
     }
 
-    /// Whether no I/O has held the request up so far.
+    /// Whether an I/O has held the request up so far.
     #[inline]
-    pub fn has_not_waited(&self) -> bool {
-        self.limited_ns == 0 && self.disk_ns == 0
+    pub fn has_waited(&self) -> bool {
+        self.limited_ns > 0 || self.disk_ns > 0
     }
 
     /// An I/O that the request waited for since `since` has ended; the disk model let it pass at `passed`.

@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::job::EtcdJob;
 use crate::database::wal::{Journals, Log};
 use crate::filelayout::{FileLayout, PAGE_BYTES};
-use crate::job::{CacheState, Mechanism};
+use crate::job::CacheState;
 use crate::machine::Machine;
 use crate::model::Setting;
 use crate::storage::ReadingRules;
@@ -75,17 +75,14 @@ impl Member {
         let value_bytes = u64::from(table.row_bytes);
         let length = ROOM * Backend::leaf_bytes(value_bytes, table.rows);
         let layout = FileLayout::of_pages(length.div_ceil(PAGE_BYTES));
-        let cuts = !setting.has_not(Mechanism::ChunkBorders);
-        let rules = ReadingRules::past_page_cache(cluster.kernel, cuts);
+        let rules = ReadingRules::past_page_cache(cluster, setting);
         let mut machine = Machine::new(cluster, setting, number, layout, rules)?;
         let host = &mut machine.storage.disks.host;
         if number == 0 {
             setting.keep_journal(host, job.workload.warm_up_ns);
         }
         if job.before.host_cache != CacheState::Cold {
-            let cache = cluster.host.cache.as_ref();
-            let bytes = cache.map_or(0, |cache| cache.capacity_bytes);
-            machine.storage.warm_host_cache(bytes);
+            machine.storage.warm_host_cache(cluster.host_cache_bytes());
         }
         let volume = cluster.commitlog_volume.as_ref();
         let own = volume.is_some_and(|name| *name != cluster.data_volume);

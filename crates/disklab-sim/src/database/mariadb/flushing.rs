@@ -114,8 +114,8 @@ pub(super) struct Flushing {
 impl Flushing {
     pub fn new(settings: &MariadbSettings, pages: u64, setting: &Setting) -> Flushing {
         Flushing {
-            doublewrite: settings.doublewrite && !setting.has_not(Mechanism::Doublewrite),
-            adaptive: !setting.has_not(Mechanism::AdaptiveFlushing),
+            doublewrite: settings.doublewrite && setting.has(Mechanism::Doublewrite),
+            adaptive: setting.has(Mechanism::AdaptiveFlushing),
             batch_pages: settings.doublewrite_pages as usize,
             journal_writes: settings.time_journal_writes,
             journal_left: 0,

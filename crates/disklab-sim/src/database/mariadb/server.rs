@@ -3,16 +3,15 @@
 use disklab_disk::Refusal;
 
 use super::{BINLOG, REDO};
-use crate::cluster::hash;
 use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::plan::{PAGE_BYTES, Plan, UNDO_PAGES};
 use crate::database::mariadb::pool::Pool;
 use crate::database::wal::Log;
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
 use crate::job::{CacheState, MariadbJob, Mechanism, Replication};
+use crate::machine::Machine;
 use crate::model::Setting;
-use crate::station::Servers;
-use crate::storage::{Reading, ReadingRules, Storage};
+use crate::storage::{ReadingRules, Storage};
 
 /// Pages of the doublewrite buffer behind undo.
 const DOUBLEWRITE_PAGES: u64 = 128;
@@ -21,7 +20,7 @@ const DOUBLEWRITE_PAGES: u64 = 128;
 pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> Pool {
     let settings = &job.database;
     let pages = plan.pages + UNDO_PAGES;
-    let old = if setting.has_not(Mechanism::MidpointInsertion) {
+    let old = if !setting.has(Mechanism::MidpointInsertion) {
         (95, 0)
     } else {
         (settings.old_blocks_pct, settings.old_blocks_time_ns)
@@ -42,14 +41,13 @@ pub(super) fn applier(
     setting: &Setting,
 ) -> Result<Option<Box<Applier>>, Refusal> {
     let (cluster, settings) = (&job.cluster, &job.database);
-    if settings.replication != Replication::Galera || setting.has_not(Mechanism::FlowControl) {
+    if settings.replication != Replication::Galera || !setting.has(Mechanism::FlowControl) {
         return Ok(None);
     }
-    let storage = disks(job, plan, setting, OTHER)?;
+    let Machine { cores, storage, .. } = machine(job, plan, setting, OTHER)?;
     let (mut redo, _) = logs(job, plan, &storage, setting);
     redo.node = OTHER;
     let pool = filled_pool(job, plan, setting);
-    let cores = Servers::new(cluster.cores, setting.has_not(Mechanism::ServerCpu));
     let (nodes, threads) = (cluster.nodes, settings.applier_threads);
     Ok(Some(Box::new(Applier::new(
         (storage, pool, redo),
@@ -59,43 +57,27 @@ pub(super) fn applier(
     ))))
 }
 
-/// The disks, past whose page cache the server reads and writes.
-pub(super) fn storage(
+/// A server's machine, past whose page cache it reads and writes.
+pub(super) fn machine(
     job: &MariadbJob,
     plan: &Plan,
     setting: &Setting,
-) -> Result<Storage, Refusal> {
-    let mut storage = disks(job, plan, setting, 0)?;
-    setting.keep_journal(&mut storage.disks.host, job.workload.warm_up_ns);
-    Ok(storage)
-}
-
-fn disks(job: &MariadbJob, plan: &Plan, setting: &Setting, node: u16) -> Result<Storage, Refusal> {
+    node: u16,
+) -> Result<Machine, Refusal> {
     let cluster = &job.cluster;
-    let mut host = cluster.host.clone();
-    host.seed = hash(setting.seed, u64::from(node) + 1);
-    if setting.has_not(Mechanism::ThrottleWindows) {
-        crate::storage::set_windows(&mut host, 0);
-    }
-    let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-    let rules = ReadingRules {
-        data: Reading::Buffered,
-        index: Reading::Buffered,
-        read_ahead_pages: 0,
-        kernel: cluster.kernel,
-        one_list: false,
-        counted_every: cluster.pages_counted_every_ns,
-        cache_pages: 1,
-        scale: 1,
-        cuts_at_chunks: !setting.has_not(Mechanism::ChunkBorders),
-    };
+    let rules = ReadingRules::past_page_cache(cluster, setting);
     let cache_pages = PAGE_BYTES / CACHE_PAGE_BYTES;
     let layout = FileLayout::of_pages((plan.pages + UNDO_PAGES) * cache_pages);
-    let mut storage = Storage::new(node, host, &cluster.data_volume, layout, rules)?;
+    let mut machine = Machine::new(cluster, setting, node, layout, rules)?;
+    let storage = &mut machine.storage;
     if !job.before.empty && job.before.host_cache != CacheState::Cold {
-        storage.warm_host_cache_up_to(plan.filled_pages * cache_pages, cache_bytes);
+        let pages = plan.filled_pages * cache_pages;
+        storage.warm_host_cache_up_to(pages, cluster.host_cache_bytes());
     }
-    Ok(storage)
+    if node == 0 {
+        setting.keep_journal(&mut storage.disks.host, job.workload.warm_up_ns);
+    }
+    Ok(machine)
 }
 
 /// The redo log and the binary log, on their volumes or behind the tables.
@@ -106,7 +88,7 @@ pub(super) fn logs(
     setting: &Setting,
 ) -> (Log, Log) {
     let (cluster, settings) = (&job.cluster, &job.database);
-    let period = if setting.has_not(Mechanism::SyncPeriod) {
+    let period = if !setting.has(Mechanism::SyncPeriod) {
         settings.sync_binlog.min(1)
     } else {
         settings.sync_binlog

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use disklab_disk::{Op, Refusal, VolumeId};
 
-use crate::cluster::hash;
 use crate::database::postgresql::plan::{PAGE_BYTES, Plan};
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
-use crate::job::{CacheState, Mechanism, PostgresqlJob};
+use crate::job::{CacheState, PostgresqlJob};
+use crate::machine::Machine;
+use crate::model::Setting;
 use crate::network::Link;
 use crate::station::Servers;
-use crate::storage::{PendingIo, PendingIos, Purpose, Reading, ReadingRules, Storage};
+use crate::storage::{PendingIo, PendingIos, Purpose, ReadingRules, Storage};
 
 /// Pages of the page cache in a page of the server.
 pub const CACHE_PAGES: u64 = PAGE_BYTES / CACHE_PAGE_BYTES;
@@ -20,9 +21,6 @@ const DEPTH: u32 = 128;
 
 /// Largest write. **Source:** a bio of 256 pages.
 const MOST_WRITE_BYTES: u64 = 1 << 20;
-
-/// What happens in memory when the page cache is switched off: pages on their way.
-const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 
 /// Purposes of I/Os that no backend waits for by itself.
 pub const WRITE_BACK: u8 = 0;
@@ -183,39 +181,22 @@ impl Server {
         job: &PostgresqlJob,
         plan: &Plan,
         number: usize,
-        seed: u64,
-        off: &[Mechanism],
+        setting: &Setting,
     ) -> Result<Server, Refusal> {
-        let has_not = |mechanism| off.contains(&mechanism);
         let cluster = &job.cluster;
-        let mut host = cluster.host.clone();
-        host.seed = hash(seed, number as u64 + 1);
-        if has_not(Mechanism::ThrottleWindows) {
-            crate::storage::set_windows(&mut host, 0);
-        }
-        let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-        let cache_pages = if has_not(Mechanism::PageCacheHits) {
-            NO_PAGE_CACHE_PAGES
-        } else {
-            cluster.page_cache_bytes / CACHE_PAGE_BYTES
-        };
-        let rules = ReadingRules {
-            data: Reading::Buffered,
-            index: Reading::Buffered,
-            read_ahead_pages: cluster.read_ahead_bytes / CACHE_PAGE_BYTES,
-            kernel: cluster.kernel,
-            one_list: has_not(Mechanism::ActiveList),
-            counted_every: cluster.pages_counted_every_ns,
-            cache_pages,
-            scale: 1,
-            cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
-        };
+        let rules = ReadingRules::through_page_cache(cluster, setting, cluster.read_ahead_bytes);
         let layout = FileLayout::of_pages((plan.pages + plan.growth) * CACHE_PAGES);
-        let data = &cluster.data_volume;
-        let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
+        let machine = Machine::new(cluster, setting, number as u16, layout, rules)?;
+        let Machine {
+            cores,
+            link,
+            mut storage,
+            ..
+        } = machine;
         if !job.before.empty {
             if job.before.host_cache != CacheState::Cold {
-                storage.warm_host_cache_up_to(plan.pages * CACHE_PAGES, cache_bytes);
+                let pages = plan.pages * CACHE_PAGES;
+                storage.warm_host_cache_up_to(pages, cluster.host_cache_bytes());
             }
             if job.before.page_cache != CacheState::Cold {
                 storage.fill_page_cache(plan.pages * CACHE_PAGES);
@@ -224,8 +205,8 @@ impl Server {
         let log = Log::new(job, plan, &storage);
         Ok(Server {
             number: number as u16,
-            cores: Servers::new(cluster.cores, has_not(Mechanism::ServerCpu)),
-            link: Link::new(cluster.network_bytes_per_s),
+            cores,
+            link,
             storage,
             write_back: WriteBack::default(),
             log,

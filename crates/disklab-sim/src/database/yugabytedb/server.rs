@@ -2,22 +2,19 @@
 
 use disklab_disk::{Op, Refusal};
 
-use crate::cluster::hash;
 use crate::database::yugabytedb::lsm::{Lsm, flush_bytes};
 use crate::database::yugabytedb::plan::Plan;
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{CacheState, Mechanism, SqlJob};
+use crate::machine::Machine;
 use crate::model::Setting;
 use crate::network::Link;
 use crate::pagecache::{PageCache, Rule};
 use crate::station::Servers;
-use crate::storage::{NOBODY, PendingIo, PendingIos, Purpose, Reading, ReadingRules, Storage};
+use crate::storage::{NOBODY, PendingIo, PendingIos, Purpose, ReadingRules, Storage};
 
 /// A log that has grown by so much is synced at once. **Source:** `bytes_durable_wal_write_mb` 1.
 const SYNC_BYTES: u64 = 1 << 20;
-
-/// What happens in memory when the page cache is switched off: pages on their way.
-const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 
 /// A tablet's log on one node.
 #[derive(Clone, Copy, Debug)]
@@ -65,53 +62,36 @@ impl Server {
         number: usize,
         setting: &Setting,
     ) -> Result<Server, Refusal> {
-        let has_not = |mechanism| setting.has_not(mechanism);
-        let mut host = job.cluster.host.clone();
-        host.seed = hash(setting.seed, number as u64 + 1);
-        if has_not(Mechanism::ThrottleWindows) {
-            crate::storage::set_windows(&mut host, 0);
-        }
-        let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
-        let cache_pages = if has_not(Mechanism::PageCacheHits) {
-            NO_PAGE_CACHE_PAGES
-        } else {
-            job.cluster.page_cache_bytes / PAGE_BYTES
-        };
-        let rules = ReadingRules {
-            // RocksDB announces random reads (`advise_random_on_open`): Linux reads what is asked
-            // for, and nothing ahead.
-            data: Reading::Buffered,
-            index: Reading::Buffered,
-            read_ahead_pages: 0,
-            kernel: job.cluster.kernel,
-            one_list: has_not(Mechanism::ActiveList),
-            counted_every: job.cluster.pages_counted_every_ns,
-            cache_pages,
-            scale: 1,
-            cuts_at_chunks: !has_not(Mechanism::ChunkBorders),
-        };
+        let cluster = &job.cluster;
+        // RocksDB announces random reads (`advise_random_on_open`): Linux reads what is asked for, and nothing ahead.
+        let rules = ReadingRules::through_page_cache(cluster, setting, 0);
         let layout = FileLayout::of_pages(plan.pages(number));
-        let data = &job.cluster.data_volume;
-        let mut storage = Storage::new(number as u16, host, data, layout, rules)?;
+        let machine = Machine::new(cluster, setting, number as u16, layout, rules)?;
+        let Machine {
+            cores,
+            link,
+            mut storage,
+            ..
+        } = machine;
         let block_count = job.database.block_cache_bytes / u64::from(job.database.block_bytes);
         let mut blocks = PageCache::new(plan.blocks(number), block_count, Rule::OneList);
         if !job.before.empty {
             if job.before.host_cache != CacheState::Cold {
-                storage.warm_host_cache(cache_bytes);
+                storage.warm_host_cache(cluster.host_cache_bytes());
             }
             if job.before.page_cache != CacheState::Cold {
-                storage.warm_page_cache(cache_pages, false);
+                storage.warm_page_cache(rules.cache_pages, false);
                 blocks.insert(0, block_count.min(plan.blocks(number)));
             }
         }
-        let idle = has_not(Mechanism::BackgroundIo);
+        let idle = !setting.has(Mechanism::BackgroundIo);
         let logs = plan.tablets.len() as u64;
         let rewrites = job.parameters.rewrites_permille;
         let flush_bytes = flush_bytes(job.database.memstore_bytes, logs, setting.scale);
         let lsm = Lsm::new(&job.database, rewrites, flush_bytes, &storage, idle);
         Ok(Server {
-            cores: Servers::new(job.cluster.cores, has_not(Mechanism::ServerCpu)),
-            link: Link::new(job.cluster.network_bytes_per_s),
+            cores,
+            link,
             storage,
             blocks,
             lsm,
