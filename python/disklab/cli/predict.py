@@ -289,6 +289,11 @@ def print_results(
     for result in results:
         table.add_row(*map(str, result.factors.values()), *cells_of(result, banded=banded))
     out.print(table)
+    counted = [result for result in results if result.ops_per_s]
+    unpriced = [result for result in counted if result.price_usd_per_month is None]
+    if unpriced and len(counted) > 1:
+        what = f"no price is known of {len(unpriced):,} of {len(counted):,} cells"
+        out.print(f"{what}, so which one is the cheapest cannot be told", markup=False)
     for line in parts_in_words(results):
         out.print(line, markup=False)
     for line in bands_in_words(results):
