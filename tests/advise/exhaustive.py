@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from disklab import spec
 from disklab.advice.advise import How, advise, finals
 from disklab.advice.candidates import field_of
-from disklab.advice.levers import tuned
+from disklab.advice.levers import collected, tuned
 from disklab.advice.options import Option
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Simulator
@@ -176,7 +176,7 @@ def everything(question: Question, below_usd: float | None, out: Path) -> tuple[
         variant
         for one in field_of(question, catalog, calibration()).candidates
         if below_usd is None or one.usd_per_month < below_usd
-        for variant in (one, *tuned(one, question.spec))
+        for variant in collected((one, *tuned(one, question.spec)), question.spec)
     ]
     if not all_:
         return [], 0

@@ -31,6 +31,10 @@ def usd(tab: Page) -> int:
     return int(found[1].replace(",", ""))
 
 
+MOST_HIGH = 4000
+"""Pixels of the page, on a phone too."""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_the_page_fits_the_screen_and_clips_no_label(
@@ -49,6 +53,9 @@ def test_the_page_fits_the_screen_and_clips_no_label(
         }"""
     )
     assert outside == []
+    assert tab.evaluate("document.documentElement.scrollHeight") <= MOST_HIGH
+    # Evidence is five sentences at most.
+    assert tab.locator("main > ul > li").count() <= 5
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
     tab.close()
@@ -57,7 +64,12 @@ def test_the_page_fits_the_screen_and_clips_no_label(
 def test_finalists_are_judged_as_on_the_terminal(browser: Browser, advice: Advice) -> None:
     tab = opened(browser, advice.page, 1200)
     words = "told.options.filter((one) => one.full).map((one) => [one.name, judge(one)[0]])"
-    outcomes = {option["option"]: option["outcome"] for option in advice.told["options"]}
+    every = [*advice.told["options"], *advice.told["others"]]
+    outcomes = {
+        option["option"]: option["outcome"]
+        for option in every
+        if option.get("fidelity", "full") == "full"
+    }
     assert dict(tab.evaluate(words)) == outcomes
     # Seeds and bands are what tells `met` from `cannot tell`.
     spans = "told.options.map(({latency_ms}) => latency_ms.read.p99)"
@@ -134,6 +146,13 @@ def test_hardware_is_shown_once_and_in_the_order_of_the_terminal(
     quick = tab.evaluate("told.options.filter((one) => !one.full).map((one) => one.hardware)")
     assert full
     assert not set(full) & set(quick)
-    shown = tab.evaluate("ranked().filter((row) => row.one.full).map((row) => row.one.name)")
-    assert shown == [option["option"] for option in advice.told["options"]]
+    shown = tab.evaluate("ranked().map((row) => row.one.name)")
+    every = [*advice.told["options"], *advice.told["others"]]
+    assert shown == [option["option"] for option in every]
+    words = tab.evaluate("ranked().map((row) => row.word)")
+    assert words == [option["outcome"] for option in every]
+    assert tab.locator("#ranked tbody tr:visible").count() == min(5, len(every))
+    if len(every) > 5:
+        tab.click("#fold")
+        assert tab.locator("#ranked tbody tr:visible").count() == len(every)
     tab.close()

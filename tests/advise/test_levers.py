@@ -6,14 +6,24 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.advice.advise import room_of, turned_in_words
 from disklab.advice.candidates import Candidate, field_of
-from disklab.advice.levers import COMPACTION, collectors, compactions, singly, tuned
+from disklab.advice.levers import (
+    COMPACTION,
+    collected,
+    collectors,
+    compactions,
+    cost_of,
+    one_more,
+    singly,
+    tuned,
+)
+from disklab.advice.options import Option
 from disklab.advice.question import FACTOR, Question, question_of
 from disklab.advice.search import Simulator
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
 from disklab.prediction.cells import prepare
+from disklab.results.required import Kept, Outcome
 
 FILE = """
 title: t
@@ -69,9 +79,9 @@ def test_a_compaction_that_wants_less_room_lets_smaller_disks_be_bought() -> Non
     assert small.patch()[COMPACTION] == "leveled"
     assert large.fixed == {}
     assert large.name == "E8s_v3 with 2 x P30"
-    (lever,) = room_of(small, asked.spec)
-    assert str(lever).startswith("leveled compaction: 1.")
-    assert room_of(large, asked.spec) == ()
+    kept = Kept(Outcome.MET, ())
+    assert Option(small, (), kept, 3, None).needs == ["leveled compaction for the data to fit"]
+    assert Option(large, (), kept, 3, None).needs == []
 
 
 def test_a_compaction_without_room_on_the_disks_is_not_tried() -> None:
@@ -86,9 +96,11 @@ def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() ->
     asked = question("size-tiered", read=20)
     found = candidates(asked)
     both = [found["E8s_v3 with P30"], found["E8s_v3 with 2 x P30"]]
-    variants = [variant for one in both for variant in (one, *tuned(one, asked.spec))]
+    variants = [
+        variant for one in both for variant in collected((one, *tuned(one, asked.spec)), asked.spec)
+    ]
     names = [one.name for one in variants]
-    assert len(set(names)) == len(names) == 8
+    assert len(set(names)) == len(names) == 10
     simulated = Simulator(asked, load_catalog(), CALIBRATION, workers=1).quick(variants)
     assert sorted(simulated) == sorted(names)
     experiment = asked.experiment({one.name: one.patch() for one in variants})
@@ -98,7 +110,8 @@ def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() ->
     }
     told = [job["database"]["database"]["compaction"] for one in names if (job := jobs[one])]
     strategies = ["size-tiered", "leveled"]
-    assert told == ["leveled"] * 3 + ["size-tiered", *strategies, *strategies]
+    ways = ["size-tiered", *strategies]
+    assert told == ["leveled"] * 4 + ways + ways
 
 
 def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
@@ -106,10 +119,22 @@ def test_levers_are_turned_one_by_one_beside_what_must_stay() -> None:
     small = candidates(asked)["E8s_v3 with P30"]
     bare, *turned = singly(tuned(small, asked.spec)[0], asked.spec)
     assert bare.settings == {COMPACTION: "leveled"}
-    told = [turned_in_words(one) for one in turned]
-    assert told == ["128 concurrent reads", "8 KiB read-ahead", "ZGC"]
+    assert len(turned) == 3
+    more = one_more(bare, asked.spec)
+    assert [words for _, words, _ in more] == ["128 concurrent reads", "8 KiB read-ahead", "ZGC"]
+    # What each takes is said beside what it gives.
+    assert ["processor" in cost for _, _, cost in more] == [False, False, True]
     large = candidates(asked)["E8s_v3 with 2 x P30"]
-    assert turned_in_words(singly(large, asked.spec)[-2]) == "leveled compaction"
+    (leveled,) = (one for one in one_more(large, asked.spec) if one[1] == "leveled compaction")
+    assert leveled[2] == "more writes in the background"
+
+
+def test_a_log_that_is_longer_between_checkpoints_is_replayed_for_longer() -> None:
+    cost = cost_of("database.settings.max_wal_size", "16GB", candidates(question("leveled"))[P30])
+    assert cost == "a crash leaves up to 16 GB of log to replay, 2 minutes or more"
+
+
+P30 = "E8s_v3 with P30"
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_one_copy_cannot_be_streamed() -> None:
     ],
 )
 def test_what_is_lost_is_said(kind: str, rebuilt: Rebuilt | None, told: str) -> None:
-    candidate: Any = SimpleNamespace(disks=SimpleNamespace(kind=kind))
+    candidate: Any = SimpleNamespace(local=kind == "nvme")
     kept: Any = None
     option = Option(candidate, (), kept, 3, None)
     assert replace(option, rebuilt=rebuilt).lost == told

@@ -11,7 +11,7 @@ import pytest
 from disklab import spec
 from disklab.advice.advise import rejected_of
 from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
-from disklab.advice.levers import tuned
+from disklab.advice.levers import COLLECTOR, tuned
 from disklab.advice.options import disks_alone
 from disklab.advice.question import Question, question_of
 from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of, sketches
@@ -315,14 +315,87 @@ def test_a_sketch_that_a_quick_cell_denies_is_not_believed_any_more() -> None:
     assert best_of(ladder) == other
 
 
-def test_a_sketch_is_searched_with_where_no_node_stops_for_long() -> None:
+@pytest.mark.parametrize("collector", ["g1", "zgc"])
+def test_sketches_leave_out_stops_and_quick_cells_have_them(
+    collector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calibration = calibration_for("cassandra")
     assert calibration is not None
+    told = (
+        small()
+        .text({})
+        .replace("engine: cassandra", f"engine: cassandra\n  jvm: {{collector: {collector}}}")
+    )
+    asked = question_of(spec.parse(told, Path("t.yaml")), ("P30", "E8s_v3"))
+    simulator = Simulator(asked, load_catalog(), calibration)
+    assert sketches(simulator)
+    jobs: list[dict[str, Any]] = []
 
-    def by(jvm: str) -> bool:
-        told = small().text({}).replace("engine: cassandra", f"engine: cassandra\n  jvm: {jvm}")
-        asked = question_of(spec.parse(told, Path("t.yaml")))
-        return sketches(Simulator(asked, load_catalog(), calibration))
+    def none(_: Simulator, some: list[dict[str, Any]]) -> Any:
+        jobs.extend(some)
+        return {}, {}
 
-    assert not by("{collector: g1}")
-    assert by("{collector: zgc}")
+    monkeypatch.setattr(Simulator, "_answers", none)
+    one = field_of(asked, load_catalog(), calibration).candidates[0]
+    simulator.quick([one], "sketch")
+    simulator.quick([one])
+    assert [(job["fidelity"], job["ablate"]) for job in jobs] == [
+        ("sketch", ["pauses"]),
+        ("quick", []),
+    ]
+
+
+def test_another_collector_is_tried_where_stops_alone_are_in_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    told = small().text({}).replace('version: "4.1"', 'version: "5.0"')
+    asked = question_of(spec.parse(told, Path("t.yaml")), ("P30", "E8s_v3"))
+    simulator = Simulator(asked, load_catalog(), calibration)
+    one = field_of(asked, load_catalog(), calibration).candidates[-1]
+
+    def judged(calm: bool) -> Any:
+        def quick(_: Simulator, some: list[Candidate], fidelity: str = "quick") -> Any:
+            def able(way: Candidate) -> bool:
+                return calm if fidelity == "sketch" else way.settings.get(COLLECTOR) == "zgc"
+
+            kept = Kept(Outcome.MISSED, ())
+            return {way.name: Tried(way, calm_result, kept, able(way), fidelity) for way in some}  # type: ignore[arg-type]
+
+        return quick
+
+    calm_result = calm(5)
+    failed = Tried(one, calm_result, Kept(Outcome.MISSED, ()), promising=False)
+    monkeypatch.setattr(Simulator, "quick", judged(calm=True))
+    (turned,) = simulator.calmed([failed]).values()
+    assert turned.candidate.settings[COLLECTOR] == "zgc"
+    assert turned.promising
+    # What fails without stops too is not saved by it.
+    monkeypatch.setattr(Simulator, "quick", judged(calm=False))
+    assert simulator.calmed([failed]) == {}
+
+
+def test_a_sketch_of_crowded_processors_is_not_believed() -> None:
+    """6 x L4aos_v4 with ZGC: p99 1.7 ms in a sketch and quick, 95 ms at full fidelity (2026-11-29).
+
+    Its processors are 79 % busy at the asked rate: of a full cell's p99 40 ms are a queue for them
+    behind flushes and compactions, which smaller cells have smaller.
+    """
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    asked = question_of(
+        Asked(nodes=6, data="2TB", reads=20000, writes=5000, p99=10).experiment(),
+        ("L4aos_v4", "nvme"),
+        growth_ratio=0.0,
+    )
+    (one,) = field_of(asked, load_catalog(), calibration).candidates
+    turned = replace(one, settings=tuned(one, asked.spec)[0].settings | {COLLECTOR: "zgc"})
+    at_asked, raised = (
+        Simulator(some, load_catalog(), calibration).quick([turned], "sketch")[turned.name]
+        for some in (asked, asked.raised)
+    )
+    assert at_asked.result.latency_ms["p99"] < 3
+    assert not at_asked.promising
+    assert not raised.promising
+    assert "node CPU" in str(at_asked.kept)

@@ -9,6 +9,9 @@ from unittest import mock
 import pytest
 import yaml
 from disklab import spec
+from disklab.advice.question import question_of
+from disklab.catalog import load_catalog
+from disklab.databases.calibration import calibration_for
 from disklab.databases.observing import (
     CacheSeen,
     Count,
@@ -23,6 +26,7 @@ from disklab.observation import machine
 from disklab.observation.file import Stated, assumed, file_of
 from disklab.observation.found import Found, busy, found_of
 from disklab.observation.machine import Disk, DiskReading, MachineSeen, Window
+from disklab.prediction.cells import prepare
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +61,7 @@ def found(looked: Window, *, unseen: tuple[str, ...] = ()) -> Found:
 RATES = [(1000.0, 400.0), (1800.0, 600.0), (800.0, 200.0)]
 
 
-def test_the_file_asks_for_the_busiest_interval_and_loads_the_mean() -> None:
+def test_the_file_asks_for_the_busiest_interval_and_loads_it() -> None:
     told = found(window(RATES))
     assert told.reads_per_s == pytest.approx(1200)
     assert told.writes_per_s == pytest.approx(400)
@@ -66,10 +70,11 @@ def test_the_file_asks_for_the_busiest_interval_and_loads_the_mean() -> None:
     assert cell.require is not None
     assert cell.require.rate_per_s == 2400
     assert cell.workload.load is not None
-    assert cell.workload.load.rate_per_s == 1600
+    assert cell.workload.load.rate_per_s == 2400
     assert cell.workload.operations is not None
     assert cell.workload.operations.read == pytest.approx(0.75)
     assert cell.database is not None
+    assert cell.database.version == "5.0"
     assert cell.database.replication_factor == 3
     assert cell.database.consistency == "LOCAL_QUORUM"
     assert cell.database.settings == {"concurrent_reads": 64}
@@ -185,6 +190,39 @@ def test_what_is_written_is_read_back(reads: float, writes: float, p99_ms: float
     assert load is not None
     assert load.rate_per_s == pytest.approx(max(1.0, reads + writes), rel=1e-3)
     assert parsed(told, Stated(p99_ms=p99_ms))
+
+
+def test_a_shop_of_twenty_commits_is_written_and_asked_about_as_such() -> None:
+    """Four writes a transaction: eighty writes a second are twenty commits."""
+    readings = [Reading(0.0, {"shop.users": Count()}, commits=0.0)]
+    readings.append(Reading(10.0, {"shop.users": Count(reads=3_000, writes=800)}, commits=200.0))
+    settings_ = {"log_bin": "ON", "innodb_buffer_pool_size": "268435456"}
+    shape = Shape("MariaDB 10.11.6", NODES[:1], (replace(USERS, copies=1, options={}),), settings_)
+    told = found_of(
+        "mariadb", Window(readings, [{}, {}], 1_790_000_000.0, interrupted=False), shape, []
+    )
+    assert (told.commits_per_s, told.writes_per_commit) == (20, 4)
+    cell = parsed(told).cells[0].spec
+    assert cell.database is not None
+    assert cell.database.version == "10.11"
+    assert cell.database.settings == {"log_bin": "ON", "innodb_buffer_pool_size": 268435456}
+    assert cell.workload.writes_per_commit == 4
+    assert cell.workload.load is not None
+    assert cell.workload.load.rate_per_s == 320
+    assert cell.workload.operations is not None
+    assert cell.workload.operations.write == pytest.approx(20 / 320, abs=1e-3)
+    asked = question_of(parsed(told))
+    assert asked.rate_per_s == 320
+    calibration = calibration_for("mariadb")
+    for trial in asked.experiment({}).trials("predict"):
+        job = prepare(trial, load_catalog(), calibration, "observed.yaml").needed()
+        (write,) = (
+            one for one in job["mariadb"]["workload"]["transactions"] if one["name"] == "write"
+        )
+        assert [(one["times"], one["commits"]) for one in write["statements"]] == [
+            (3, False),
+            (1, True),
+        ]
 
 
 def test_a_setting_of_a_server_is_no_line_of_the_file() -> None:

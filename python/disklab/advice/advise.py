@@ -13,24 +13,26 @@ import yaml
 from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate, field_of
-from disklab.advice.levers import COLLECTOR, COMPACTION, in_words, rooms, singly
-from disklab.advice.options import SAME_PRICE, Lever, Option, disks_alone, levers_of, ranked, short
+from disklab.advice.levers import COLLECTOR, one_more
+from disklab.advice.options import SAME_PRICE, Option, disks_alone, levers_of, ranked, short
 from disklab.advice.present import candidate_of
+from disklab.advice.promise import bare, with_room
 from disklab.advice.question import FACTOR, Question
 from disklab.advice.search import (
     Ladder,
     Simulator,
     Tried,
+    alone,
     best_of,
     climb,
     come_as_near,
+    front,
     ladders_of,
     plainer,
-    sketches,
     steady,
 )
 from disklab.catalog import load_catalog
-from disklab.catalog.quantity import about_bytes, plain_number
+from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.engine.process import Memory, Workers
@@ -40,9 +42,10 @@ from disklab.folders import Inside
 from disklab.prediction import Options, predict
 from disklab.prediction.cells import prepare
 from disklab.prediction.outages import Rebuilt, rebuild_times
-from disklab.results import Run
-from disklab.results.required import Outcome, kept, only_durability, required_of
-from disklab.spec import ClusterTrial, Experiment
+from disklab.prediction.run import bands_of
+from disklab.results import Bands, Run
+from disklab.results.required import Outcome, judge, kept, required_of
+from disklab.spec import Experiment
 
 FINALISTS = 3
 """Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
@@ -64,9 +67,6 @@ MORE_DATA = 2
 ADVICE, PAGE = "advice.json", "advice.html"
 """What a run folder has beside its results."""
 
-REHEARSED_BYTES = 4 << 30
-"""How much data a rehearsal of advice has."""
-
 
 @dataclass(frozen=True)
 class How:
@@ -76,10 +76,8 @@ class How:
     workers: Workers = None
     bands: bool | None = None
     """Whether finalists get 80 % bands; None: where that is quick."""
-    rough: frozenset[str] = frozenset()
-    """Options whose bands are sketched."""
-    bare: frozenset[str] = frozenset()
-    """Options that have none: they are far off the promise."""
+    given: Mapping[str, Bands] = field(default_factory=dict, repr=False)
+    """Those of options by their names, as far as they are known."""
     memory: Memory = field(default_factory=dict, repr=False, compare=False)
     """Answers of the simulator that are known already."""
     calibration: Calibration | None = None
@@ -100,7 +98,7 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     tell("looking through the catalogue", 0, "")
     field = field_of(question, catalog, calibration)
     ladders = ladders_of(field)
-    simulator = Simulator(question, catalog, calibration, how.workers)
+    simulator = Simulator(question.raised, catalog, calibration, how.workers, seed=how.seed)
     advice = Advice(question, field, ladders, [], 0)
     runs_now = compared(advice)
     if not field.candidates:
@@ -110,9 +108,11 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         return advice
 
     def heard(cells: int, best: Tried | None) -> None:
-        tell("simulating quick", cells, "" if best is None else briefly(best, question))
+        failed = dict.fromkeys(one.kind.partition(",")[0] for one in ladders if one.failed)
+        ruled_out = f", ruled out so far: {', '.join(failed)}" if failed else ""
+        tell(f"simulating quick{ruled_out}", cells, "" if best is None else briefly(best, question))
 
-    known: dict[str, Option] = {}
+    known: dict[str, Tried] = {}
     for turn in range(MOST_ROUNDS):
         climb(ladders, simulator, heard)
         if turn == 0 and best_of(ladders) is None and (calm := without_pauses(simulator)):
@@ -124,32 +124,84 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         if turn == 0 and best_of(ladders) is None:
             come_as_near(ladders, simulator)
         most = cheapest_met(known.values())
-        finalists = [
-            one
-            for one in chosen(ladders)
-            if one.candidate.name not in known and one.candidate.usd_per_month < most
-        ]
-        if not finalists:
+        new = [one for one in chosen(ladders) if one.candidate.name not in known]
+        new = [one for one in new if one.candidate.usd_per_month < most]
+        if not new:
             break
-        first = finalists[0]
+        first = new[0]
         if first.promising and not advice.calm and (plain := plainer(first, field, simulator)):
-            finalists += [plain] if plain.candidate.name not in known else []
+            new += [plain] if plain.candidate.name not in known else []
         tell("simulating the finalists", simulator.cells, briefly(first, question))
-        rough = {one.candidate.name for one in finalists if steady(one, question.spec)}
-        options = [one.candidate for one in finalists]
-        full = simulator.quick(options, "full")
-        bare = {name for name, one in full.items() if not advice.calm and one.miss > FAR_OFF}
-        last = replace(how, rough=frozenset(rough), bare=frozenset(bare), memory=simulator.memory)
-        simulated = beside(advice, runs_now, options, last, emit)
-        known |= simulated
-        if advice.calm or not rejected_of(ladders, simulated, cheapest_met(known.values())):
+        known |= simulator.full([one.candidate for one in new])
+        if advice.calm or not rejected_of(ladders, known, cheapest_met(known.values())):
             break
-    advice.options = ranked(known.values(), by_price=advice.calm)
+    advice.tried = list(known.values())
+    finalists = shown(known.values(), calm=advice.calm)
+    last = replace(how, memory=simulator.memory)
+    tell("how sure that is", simulator.cells, briefly(finalists[0], question) if finalists else "")
+    options = [one.candidate for one in finalists]
+    last = last if advice.calm else with_bands(finalists, question, calibration, last)
+    advice.options = ranked(
+        beside(advice, runs_now, options, last, emit).values(), by_price=advice.calm
+    )
     advice.cells = simulator.cells
     tell("turning the levers", simulator.cells, "")
+    advice.without_room = without_room(advice, simulator)
     explain(advice, simulator)
     store(advice, how)
     return advice
+
+
+def shown(known: Iterable[Tried], *, calm: bool) -> list[Tried]:
+    """Return the finalists of what was simulated at full fidelity, the first the likeliest answer.
+
+    What keeps the promise, by price; where nothing does, what misses it least.
+    """
+    every = sorted(known, key=lambda one: one.candidate.usd_per_month)
+    lossy = [one for one in every if one.candidate.lossy][:1]
+    keeping = [one for one in every if not one.candidate.lossy]
+    able = [one for one in keeping if one.kept.outcome is Outcome.MET]
+    if able and not calm:
+        return [*able[: FINALISTS + 1], *lossy]
+    return [*sorted(keeping, key=lambda one: one.miss)[:FINALISTS], *lossy]
+
+
+def with_bands(
+    finalists: Sequence[Tried], question: Question, calibration: Calibration, how: How
+) -> How:
+    """Return how finalists are simulated, with the bands of those that may be the answer.
+
+    By price, until one surely keeps the promise: what is dearer is not the answer.
+    """
+    if not banded(question, how):
+        return how
+    found: dict[str, Bands] = {}
+    for one in finalists:
+        if one.miss > FAR_OFF:
+            continue
+        rough = steady(one, question.spec)
+        experiment = question.experiment({one.candidate.name: one.candidate.patch()})
+        options = Options(
+            seed=how.seed,
+            bands=True,
+            draws=DRAWS,
+            rough=frozenset({0}) if rough else frozenset(),
+            calibration=calibration,
+            workers=how.workers,
+        )
+        bands = bands_of(experiment, options).get(0)
+        if bands is None:
+            continue
+        found[one.candidate.name] = bands
+        sure = judge(one.required, [one.result.model_copy(update={"bands": bands})])
+        if sure.outcome is Outcome.MET and not one.candidate.lossy:
+            break
+    return replace(how, given=found)
+
+
+DRAWS = 16
+"""Draws of a finalist's bands: its spread is known within a fifth by them, in a quarter of the
+time that telling the unknowns apart takes."""
 
 
 def without_pauses(simulator: Simulator) -> Simulator | None:
@@ -222,14 +274,14 @@ def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
     return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 1], *lossy]
 
 
-def cheapest_met(options: Iterable[Option]) -> float:
+def cheapest_met(options: Iterable[Option | Tried]) -> float:
     """Return the price of the cheapest that surely keeps the promise; infinite: none does."""
     able = (one for one in options if one.kept.outcome is Outcome.MET)
     return min((one.candidate.usd_per_month for one in able), default=float("inf"))
 
 
 def rejected_of(
-    ladders: Sequence[Ladder], found: Mapping[str, Option], below_usd: float
+    ladders: Sequence[Ladder], found: Mapping[str, Tried], below_usd: float
 ) -> list[Ladder]:
     """Take back each best that fails at full fidelity, and return the ladders that had one.
 
@@ -238,8 +290,7 @@ def rejected_of(
     failed = []
     for ladder in ladders:
         full = None if ladder.best is None else found.get(ladder.best.candidate.name)
-        failing = (Outcome.MISSED, Outcome.CANNOT_SUSTAIN)
-        if full and full.kept.outcome in failing and not only_durability(full.kept):
+        if full and full.kept.outcome is not Outcome.MET:
             ladder.reject(below_usd)
             failed.append(ladder)
     for ladder in ladders:
@@ -256,16 +307,13 @@ def finals(
     by_name = {one.name: one for one in finalists}
     levels = {name: one.patch() for name, one in by_name.items()}
     experiment = question.experiment(levels)
-    rough = (one for one in experiment.trials("predict") if one.factors[FACTOR] in how.rough)
-    bare = (one for one in experiment.trials("predict") if one.factors[FACTOR] in how.bare)
+    trials = {str(one.factors[FACTOR]): one.index for one in experiment.trials("predict")}
     options = Options(
         seed=how.seed,
         repeats=ONCE if banded(question, how) else OFTEN,
         memory=how.memory,
-        rough=frozenset(trial.index for trial in rough),
-        bare=frozenset(trial.index for trial in bare),
-        workers=how.workers,
-        bands=how.bands,
+        workers=alone(how.workers),
+        given={trials[name]: bands for name, bands in how.given.items() if name in trials},
         calibration=how.calibration,
         region=question.region,
         terms=question.terms,
@@ -273,19 +321,26 @@ def finals(
         command=how.command,
     )
     run = predict(experiment, options, emit)
-    rebuilt = _rebuilt(experiment, options, how.calibration or calibration_of(question))
+    calibration = how.calibration or calibration_of(question)
+    rebuilt = _rebuilt(experiment, options, calibration)
+    simulator = Simulator(question.raised, load_catalog(), calibration, how.workers, seed=how.seed)
+    raised = replace(simulator, memory=how.memory).full(finalists)
     nodes = question.spec.nodes
     copies = question.spec.copies
     found = {}
     for trial in run.planned():
         results = tuple(r for r in run.results() if r.trial == trial.trial)
         required = required_of(trial.spec)
-        told = kept(required, results) if required is not None else None
+        told = kept(bare(required), results) if required is not None else None
         candidate = by_name[str(trial.factors[FACTOR])]
-        if told is not None:
+        if told is not None and required is not None:
+            more = raised.get(candidate.name)
+            told = with_room(told, None if more is None else more.kept, required.head_room_ratio)
             again = rebuilt.get(trial.trial)
             found[candidate.name] = Option(
-                *(candidate, results, told, candidate.nodes_of(nodes), again), copied=copies > 1
+                *(candidate, results, told, candidate.nodes_of(nodes), again),
+                copied=copies > 1,
+                raised=None if more is None else more.result,
             )
     return run, found
 
@@ -313,36 +368,58 @@ def _rebuilt(
 
 def explain(advice: Advice, simulator: Simulator) -> None:
     """Add what the disks do by themselves, levers, and what flips the choice."""
-    judge_disks(advice, simulator)
+    asked = replace(simulator, question=advice.question)
+    judge_disks(advice, asked, simulator)
     options, spec = advice.options[:EXPLAINED], advice.question.spec
-    variants = {one.name: singly(one.candidate, spec) for one in options}
-    quick = simulator.quick([variant for some in variants.values() for variant in some])
+    more = {one.name: one_more(one.candidate, spec) for one in options}
+    some = [one.candidate for one in options]
+    quick = asked.quick(some + [way for ways in more.values() for way, _, _ in ways])
     for number, one in enumerate(options):
-        bare, *turned = variants[one.name]
-        first = quick.get(bare.name)
-        told = [
-            (turned_in_words(variant), quick[variant.name].result)
-            for variant in turned
-            if variant.name in quick
+        first = quick.get(one.candidate.name)
+        turned = [
+            (words, quick[way.name].result, cost)
+            for way, words, cost in more[one.name]
+            if way.name in quick
         ]
-        found = room_of(one.candidate, spec)
-        found += levers_of(first.result, told) if first is not None else ()
+        found = levers_of(first.result, turned) if first is not None else ()
         advice.options[number] = replace(one, levers=found)
     advice.changes = [*flips(advice, simulator)]
     advice.cells = simulator.cells
+
+
+def without_room(advice: Advice, simulator: Simulator) -> Candidate | None:
+    """Return what would do for much less with the data of the first day; None: nothing.
+
+    Disks that come with VMs have the sizes that they have: room for growth may double a price.
+    """
+    chosen = advice.chosen
+    if chosen is None:
+        return None
+    most = chosen.candidate.usd_per_month * STEP_RATIO
+    cheap = [one for one in advice.looked.tight if one.usd_per_month < most and not one.lossy]
+    ladder = Ladder("tight", front(cheap))
+    climb([ladder], simulator, lambda *_: None)
+    return None if ladder.best is None else ladder.best.candidate
+
+
+STEP_RATIO = 0.9
+"""What saves less than a tenth is not told."""
 
 
 EXPLAINED = 2
 """Options whose levers are turned one by one."""
 
 
-def judge_disks(advice: Advice, simulator: Simulator) -> None:
-    """Add to each option what its disks do without pauses, and its p99 with the usual collector."""
+def judge_disks(advice: Advice, simulator: Simulator, raised: Simulator) -> None:
+    """Add to each option what its disks do without pauses, and its p99 with the usual collector.
+
+    That with the head-room, where it fails.
+    """
     calm = without_pauses(simulator)
     if calm is None:
         return
     candidates = [one.candidate for one in advice.options]
-    alone = calm.quick(candidates, "sketch" if sketches(calm) else "quick")
+    alone = calm.quick(candidates)
     usual = {
         one.name: replace(one, settings=left)
         for one in candidates
@@ -350,7 +427,7 @@ def judge_disks(advice: Advice, simulator: Simulator) -> None:
         and (left := {path: way for path, way in one.settings.items() if path != COLLECTOR})
         is not None
     }
-    stopping = simulator.quick(list(usual.values()))
+    stopping = raised.quick(list(usual.values()))
     simulator.cells += calm.cells
     for number, one in enumerate(advice.options):
         name = one.candidate.name
@@ -359,25 +436,6 @@ def judge_disks(advice: Advice, simulator: Simulator) -> None:
             result = None if other is None else other.result
             disks = disks_alone(alone[name].result, alone[name].promising, result)
             advice.options[number] = replace(one, disks=disks)
-
-
-def turned_in_words(variant: Candidate) -> str:
-    """Return the settings of an option that were turned: `128 concurrent reads`."""
-    return ", ".join(
-        in_words(path, value)
-        for path, value in variant.settings.items()
-        if path not in variant.fixed and path != NODES
-    )
-
-
-def room_of(candidate: Candidate, spec: ClusterTrial) -> tuple[Lever, ...]:
-    """Return the compaction that lets an option hold the data; none: it holds them as they are."""
-    if COMPACTION not in candidate.fixed:
-        return ()
-    need = rooms(spec)
-    own, other = next(iter(need)), candidate.fixed[COMPACTION]
-    before = f"{about_bytes(need[own])} a node with room for {own} compaction"
-    return (Lever(in_words(COMPACTION, other), before, about_bytes(need[other])),)
 
 
 def flips(advice: Advice, simulator: Simulator) -> list[str]:
@@ -389,12 +447,11 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
     if len(able) > 1:
         second = able[1]
         more = second.candidate.usd_per_month / first.candidate.usd_per_month - 1
-        found.append(
-            f"As good within what is known: {second.name} ({second.price})."
-            if more < SAME_PRICE
-            else f"Price: {second.name} ({second.price}) is the choice once the first costs "
-            f"{more * 100:.0f} % more."
-        )
+        if more >= SAME_PRICE:
+            found.append(
+                f"Price: {second.name} ({second.price}) is the choice once the first costs "
+                f"{more * 100:.0f} % more."
+            )
     for words, question in grown(advice.question):
         grown_simulator = replace(simulator, question=question, cells=0)
         try:
@@ -416,20 +473,15 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
 def grown(question: Question) -> list[tuple[str, Question]]:
     """Return the question with a higher rate, and with more data."""
     tree = question.tree
-    load = tree["workload"]["load"]
     rate = question.rate_per_s * MORE_LOAD
-    asked = {key: value for key, value in tree["require"].items() if key != "rate"}
-    more_load = {
-        **tree,
-        "workload": {**tree["workload"], "load": {**load, "rate": f"{plain_number(rate)}/s"}},
-        "require": {**asked, "rate": f"{plain_number(rate)}/s"},
-    }
-    found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", changed(question, more_load))]
+    more_load = {**tree, "require": tree["require"] | {"rate": f"{plain_number(rate)}/s"}}
+    more = changed(question, more_load).offering(question.raised_per_s * MORE_LOAD)
+    found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", more)]
     dataset = question.spec.dataset
     if dataset is not None and dataset.rows is not None and "rows" in tree["dataset"]:
         data = {**tree["dataset"], "rows": dataset.rows * MORE_DATA}
         words = f"With {MORE_DATA} times the data"
-        found.append((words, changed(question, {**tree, "dataset": data})))
+        found.append((words, changed(question, {**tree, "dataset": data}).raised))
     return found
 
 
@@ -466,10 +518,7 @@ def rehearsable(advice: Advice) -> str:
     levels = {one.candidate.name: one.candidate.patch() for one in options}
     tree = yaml.safe_load(question.text(levels))
     if "rehearse" not in tree:
-        dataset = question.spec.the_dataset
-        whole = (dataset.rows or 0) * dataset.columns * dataset.column_bytes
-        scale = max(1, -(-whole // REHEARSED_BYTES))
-        tree["rehearse"] = {"nodes": 1, "scale": f"1/{scale}"}
+        tree["rehearse"] = {"nodes": 1, "scale": f"1/{advice.shrinks_by}"}
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
     head = "# Written by `disklab advise`: the options that it simulated at full fidelity.\n"
     return head + text

@@ -8,23 +8,35 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from disklab.advice.candidates import PLAINER_RATIO, Field, searches_nodes, spec_of
+from disklab.advice.candidates import PLAINER_RATIO, Candidate, Field, searches_nodes, spec_of
 from disklab.advice.levers import COMPACTION, rooms
-from disklab.advice.options import EQUAL_RATIO, Option, groups, short
+from disklab.advice.options import Option, groups, short
 from disklab.advice.present import Present, present_of
+from disklab.advice.promise import fullest_limit, limit_is
 from disklab.advice.question import Question
-from disklab.advice.search import Ladder
+from disklab.advice.rows import Row, alternatives, reason, rows_of
+from disklab.advice.search import Ladder, Tried
 from disklab.catalog import load_catalog
+from disklab.catalog.facts import GIB
 from disklab.catalog.price import Price, vm_price, volume_price
+from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of
-from disklab.results.required import Outcome
+from disklab.results import TrialResult
+from disklab.results.required import CLIFF_RATIO, Outcome, fullest
 from disklab.spec import feasible
+from disklab.spec.amounts import scale
 
 MOST_REASONS = 6
+REHEARSED_BYTES = 4 << 30
+"""How much data a rehearsal of advice has."""
+LEAST_REHEARSED_BYTES = 64 << 20
+"""Of a node's memory. **Assumed:** what is less is no cache whose misses tell anything."""
 GROWTH_RATIO = 1.5
 """Disks that hold less than so many times the data of the first day have little room to grow.
 
 **Assumed:** the growth at which a higher rate is looked at too."""
+OUTSIDE = "outside the calibrated range: "
+"""How the warnings of a calibration begin."""
 CACHES = {"warm": "warm", "cold": "empty", "as-left": "as they were left"}
 
 
@@ -40,6 +52,8 @@ class Advice:
     """At full fidelity; the cheapest of what qualifies first, then by how near they come."""
     cells: int
     """How many cells were simulated quick."""
+    tried: Sequence[Tried] = ()
+    """Everything that was simulated at full fidelity, the options with it."""
     calm: bool = False
     """Whether nothing keeps the promise, and the options are those that would without pauses."""
     changes: list[str] = field(default_factory=list)
@@ -47,6 +61,8 @@ class Advice:
     run: Path | None = None
     written: Path | None = None
     """The experiment file that a rehearsal takes."""
+    without_room: Candidate | None = None
+    """The cheapest that would do, had the data no room to grow; None: the answer itself, or so."""
     now: Option | None = None
     """What runs now, simulated at full fidelity beside the options."""
     unknown: str = ""
@@ -91,38 +107,86 @@ class Advice:
     def _buy(self, one: Option) -> list[str]:
         now = self.present
         verdict = f"Buy {one.name}" if now is None else now.verdict(one)
-        headline = f"{verdict}: {one.price}, carries {one.carries}, p99 {self._p99(one)}."
+        lossy = [word for word in one.needs if word.startswith("doublewrite")]
+        if one.local and not one.copied:
+            lossy.append("whose data are gone with the VM")
+        headline = f"{', '.join([verdict, *lossy])}: {one.price}."
         if self.of_storage is not None:
             headline = self._disks_first(one, self.of_storage, "" if now is None else verdict)
         difference = "" if now is None else now.difference(one)
-        found = [
+        return [
             f"{headline} {difference}".rstrip(),
-            f"{limit_of(one)}{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}. "
-            f"{self._fills(one)}",
+            f"{self._does(one)} {cliff_of(one)}".rstrip(),
+            f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
+            *settings_of(one, self.question.require.head_room_ratio),
+            *alternatives(self.rows(), self.question.require.head_room_ratio),
+            *self._rule(one),
+            *self._plainer(one),
+            *self._more_nodes(),
             self.state(),
         ]
-        found += self._plainer(one)
-        if one.local:
-            keeping = next(
-                (o for o in self.options if o.kept.outcome is Outcome.MET and not o.local), None
-            )
-            if keeping is not None:
-                found.append(
-                    f"The cheapest that keeps its data is {keeping.name}, {keeping.price}."
-                )
-        cheap = next((one for one in self.options if one.candidate.lossy), None)
-        if cheap is not None and cheap.candidate.usd_per_month < one.candidate.usd_per_month:
-            found.append(
-                f"{cheap.name} would be {cheap.price}, and one lost or stopped VM loses the data: "
-                "it is the answer only where the file says `durability: may be lost`."
-            )
-        cheaper = self.perhaps
-        if cheaper and cheaper.candidate.usd_per_month < one.candidate.usd_per_month:
-            found.append(
-                f"Cheaper, if a rehearsal confirms it: {cheaper.name}, {cheaper.price} "
-                f"({cheaper.kept})."
-            )
-        return found
+
+    def rows(self) -> list[Row]:
+        """Return each hardware that was simulated once, in the order of the answer."""
+        quick = (one for ladder in self.ladders for one in ladder.tried)
+        nodes = self.question.spec.cluster.nodes
+        return rows_of(self.options, [*self.tried, *quick], nodes)
+
+    def _does(self, one: Option) -> str:
+        """Return what an option does under the load that is asked for, and with the head-room."""
+        rate = f"At {self.question.rate_per_s:,.0f} operations a second"
+        used = fullest(one.results[0])
+        parts = []
+        if used is not None:
+            limit = limit_is(fullest_limit(one.results[0]), f"{used * 100:.0f} %")
+            parts.append(f"{limit} in the mean and nothing is fuller")
+        parts += [latency] if (latency := self._latency(one)) else []
+        return f"{rate} {'; '.join(parts) or 'it keeps up'}."
+
+    def _latency(self, one: Option) -> str:
+        """Return the first latency that is asked for, as it is and with the head-room."""
+        bounds = [
+            (kind, name, bound)
+            for kind, some in self.question.require.latencies().items()
+            for name, bound in some.items()
+        ]
+        kind, name, bound = bounds[0] if bounds else ("all", "p99", None)
+        kind = kind if kind in one.results[0].per_operation else "all"
+        value = latency_of(one.results[0], kind, name)
+        if value is None or one.kept.achieved_ratio is not None:
+            return ""
+        what = "operations" if kind == "all" else f"{kind}s"
+        band = one.results[0].bands and one.results[0].bands.figures.get(f"{name}_ms")
+        asked = [] if bound is None else [f"you asked for {bound:g}"]
+        if band and band.high <= CLIFF_RATIO:
+            asked.insert(0, f"{short(value * band.low)} to {short(value * band.high)}")
+        text = f"{share_of(name)} of {what} take at most {short(value)} ms"
+        text += f" ({'; '.join(asked)})" if asked else ""
+        if one.disks is not None:
+            text += f", of which storage {short(one.disks.storage_ms)} ms"
+        more = None if one.raised is None else latency_of(one.raised, kind, name)
+        if more is not None:
+            room = self.question.require.head_room_ratio
+            text += f"; with {room * 100:.0f} % more load {short(more)} ms"
+        return text
+
+    def _rule(self, one: Option) -> list[str]:
+        """Return what room for growth costs, where sizes come in steps; none: little."""
+        if self.without_room is None:
+            return []
+        cost = one.candidate.usd_per_month - self.without_room.usd_per_month
+        name = self.without_room.ordered(one.nodes)
+        return [
+            f"Room for growth costs {cost:,.0f} USD a month of it: {name} would do for today's "
+            "data (`--growth 0`)."
+        ]
+
+    def _more_nodes(self) -> list[str]:
+        """Return how to ask for more and smaller nodes; none: they were looked through."""
+        question, nodes = self.question, self.question.spec.cluster.nodes
+        if not question.nodes_asked or not searches_nodes(question.spec):
+            return []
+        return [f"`--nodes {nodes}+` looks at {2 * nodes} smaller nodes too."]
 
     def _plainer(self, one: Option) -> list[str]:
         """Return why the option is the answer where it is not the cheapest; none: it is."""
@@ -153,7 +217,7 @@ class Advice:
 
     def in_words(self) -> str:
         """Return the question: data, copies, nodes, rate."""
-        spec, load = self.question.spec, self.question.spec.workload.load
+        spec, rate = self.question.spec, self.question.rate_per_s
         dataset, work = spec.dataset, spec.workload.operations
         parts = []
         if dataset is not None and dataset.rows is not None:
@@ -163,10 +227,8 @@ class Advice:
         where = f"{nodes} node{'s' * (nodes > 1)}"
         grows = " or more" if self.question.more_nodes and searches_nodes(spec) else ""
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
-        if load is not None and load.rate_per_s and work is not None:
-            parts.append(
-                f"{load.rate_per_s:,.0f} operations a second, {work.read * 100:.0f} % reads"
-            )
+        if rate and work is not None:
+            parts.append(f"{rate:,.0f} operations a second, {work.read * 100:.0f} % reads")
         require = self.question.require
         parts += [
             f"{'' if kind == 'all' else kind + ' '}{name} at most {bound:g} ms"
@@ -177,11 +239,33 @@ class Advice:
             parts.append(f"storage's share of p99 at most {require.storage_p99_ms:g} ms")
         return f"Asked: {'; '.join(parts)}."
 
+    @property
+    def shrinks_by(self) -> int:
+        """By how much a rehearsal of the advice is smaller."""
+        given = (self.question.tree.get("rehearse") or {}).get("scale")
+        if given is not None:
+            return max(1, round(1 / scale(given)))
+        dataset = self.question.spec.the_dataset
+        whole = (dataset.rows or 0) * dataset.columns * dataset.column_bytes
+        return max(1, -(-whole // REHEARSED_BYTES))
+
+    def shows_something(self, one: Option) -> bool:
+        """Return whether a rehearsal would: it can be, and its memory is not all but gone."""
+        if not self.written or self.question.spec.workload.writes_per_commit is not None:
+            return False
+        return one.candidate.strength.memory_gib * GIB / self.shrinks_by >= LEAST_REHEARSED_BYTES
+
     def next_step(self) -> str:
-        """Return the command that tells more; empty: nothing was written for it."""
-        if not self.written or self.chosen is None:
+        """Return the command that tells more; empty: none would."""
+        one = self.chosen
+        if one is None or not self.shows_something(one):
             return ""
-        return f"Next: `disklab rehearse {self.written}` runs these options with real databases."
+        memory = one.candidate.strength.memory_gib
+        here = about_bytes(memory * GIB / self.shrinks_by)
+        return (
+            f"Next: `disklab rehearse {self.written}` runs these options with real databases at "
+            f"1/{self.shrinks_by} of the data ({here} of memory stand for {memory:g} GiB)."
+        )
 
     @property
     def of_storage(self) -> float | None:
@@ -200,22 +284,17 @@ class Advice:
             f"ms): {one.price}, carries {one.carries}; the whole p99 is {one.latency('p99')}."
         )
 
-    @staticmethod
-    def _p99(one: Option) -> str:
-        """Return the 99th percentile with storage's share of it."""
-        disks = "" if one.disks is None else f", {one.disks}"
-        return one.latency("p99") + disks
-
     def _cannot_tell(self, one: Option) -> list[str]:
         now = self.present
         difference = "" if now is None else f" {now.difference(one)}".rstrip()
-        way = f" {self._what_would_tell(one)}" if self.written else ""
+        way = f" {self._what_would_tell(one)}" if self.shows_something(one) else ""
         return [
-            f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}, "
-            f"p99 {self._p99(one)}.{difference}",
-            f"{sentence(str(one.kept))}.{way}",
-            f"{tail_of(one)}{cliff_of(one)}A stopped or lost VM loses {one.lost}. "
-            f"{self._fills(one)}",
+            f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}.{difference}",
+            f"It {reason(self.rows()[0])}.{way}",
+            f"{self._does(one)} {cliff_of(one)}".rstrip(),
+            f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
+            *settings_of(one, self.question.require.head_room_ratio),
+            *alternatives(self.rows(), self.question.require.head_room_ratio),
             self.state(),
         ]
 
@@ -228,18 +307,14 @@ class Advice:
         compaction = one.candidate.settings.get(COMPACTION, spec.database.table.compaction)
         need = rooms(spec)[compaction]
         most = (dataset.rows or 0) * dataset.columns * dataset.column_bytes * size / need
-        times = f"{size / need:.1f} times what" if size / need >= EQUAL_RATIO else "no more than"
-        growth = (
-            f"On the first day the data fill {stored / size * 100:.0f} % of its data disks; beside "
-            f"what the database needs for itself, these hold {in_decimals(most)}, {times} is asked "
-            "for"
-        )
+        full = f"The disks are {stored / size * 100:.0f} % full on the first day"
         if ratio:
-            grown = stored * (1 + ratio) / size
-            return f"{growth}; grown by {ratio * 100:.0f} % they fill {grown * 100:.0f} %."
-        if size / need >= GROWTH_RATIO:
-            return f"{growth}."
-        return f"{growth}: `--growth` asks for room to grow."
+            full += (
+                f" and {stored * (1 + ratio) / size * 100:.0f} % once the data have grown by "
+                f"{ratio * 100:.0f} %"
+            )
+        hold = f"{full}; they hold {in_decimals(most)} beside what the database needs for itself"
+        return f"{hold}." if ratio or size / need >= GROWTH_RATIO else f"{hold} (`--growth 30`)."
 
     def _what_would_tell(self, one: Option) -> str:
         """Return the measurement that would tell, and what each outcome of it means."""
@@ -265,7 +340,8 @@ class Advice:
             return self._but_for_pauses(able)
         found = [
             f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
-            f"{sentence(str(best.kept))}. {limit_of(best)}{tail_of(best)}{cliff_of(best)}".rstrip(),
+            f"It {reason(self.rows()[0])}. {tail_of(best)}{cliff_of(best)}".rstrip(),
+            *settings_of(best)[:1],
             self.state(),
         ]
         alike = [
@@ -301,10 +377,41 @@ class Advice:
     def reasons(self) -> list[str]:
         """Return why options were left out, the most frequent first."""
         counts: dict[str, int] = {}
-        for reason in self.looked.ruled_out.values():
-            counts[reason] = counts.get(reason, 0) + 1
+        for why in self.looked.ruled_out.values():
+            counts[why] = counts.get(why, 0) + 1
         ordered = sorted(counts.items(), key=lambda one: -one[1])
-        return [f"{reason} ({count} options)" for reason, count in ordered[:MOST_REASONS]]
+        return [f"{why} ({count} options)" for why, count in ordered[:MOST_REASONS]]
+
+    def search_in_words(self) -> str:
+        """Return how many options there were, and what became of them."""
+        field, full = self.looked, len({one.candidate.name for one in self.tried})
+        return (
+            f"{field.considered:,} combinations of the catalogue: {sum(field.refused.values()):,} "
+            f"cannot be, {len(field.ruled_out):,} are ruled out by their limits or the file; "
+            f"{self.cells} cells were simulated, {full} options at full fidelity."
+        )
+
+    def raised_in_words(self) -> str:
+        """Return under which load options were judged; empty: under the asked one."""
+        room = self.question.require.head_room_ratio
+        if not room:
+            return ""
+        return (
+            f"Every option was judged with {room * 100:.0f} % more load, "
+            f"{self.question.raised_per_s:,.0f}/s: figures below those of the finalists are of it."
+        )
+
+    def uncalibrated(self) -> str:
+        """Return what of the options no measured run had, as one sentence; empty: nothing."""
+        parts: dict[str, None] = {}
+        for one in self.options:
+            for warning in one.results[0].warnings:
+                if warning.startswith(OUTSIDE):
+                    told = warning.removeprefix(OUTSIDE).split("; ")
+                    parts |= {part.partition(" (")[0]: None for part in told}
+        if not parts:
+            return ""
+        return f"Take latencies as a sketch: no measured run had {', or '.join(parts)}."
 
     def price_doubts(self, today: date | None = None) -> list[str]:
         """Return which prices of the options may not be those to pay, and why, each once."""
@@ -335,6 +442,7 @@ class Advice:
             "answer": self.sentences(),
             "now": None if now is None else now.as_json(self.chosen or self.perhaps),
             "options": [one.as_json() for one in self.options],
+            "others": [row.as_json() for row in self.rows() if row.option is None],
             "changes": self.changes,
             "price_doubts": self.price_doubts(),
             "considered": self.looked.considered,
@@ -342,17 +450,6 @@ class Advice:
             "simulated": self.cells,
             "ruled_out": self.looked.ruled_out,
             "refused": dict(self.looked.refused.most_common()),
-            "quick": [
-                {
-                    "option": one.candidate.name,
-                    "usd_per_month": one.candidate.usd_per_month,
-                    "ops_per_s": one.result.ops_per_s,
-                    "p99_ms": one.result.latency_ms.get("p99"),
-                    "why": str(one.kept),
-                }
-                for ladder in self.ladders
-                for one in ladder.tried
-            ],
             "run": None if self.run is None else str(self.run),
             "experiment": None if self.written is None else str(self.written),
         }
@@ -390,12 +487,36 @@ def in_time(ms: float) -> str:
 MS_IN_SECOND = 1000
 
 
-def limit_of(one: Option) -> str:
-    """Return the fullest limit as a sentence."""
-    if one.bound_by.startswith("none"):
-        first = one.bound_by.partition("; first ")[2]
-        return f"No limit is full: the fullest is {first} in the mean. " if first else ""
-    return f"Its fullest limit is {one.bound_by}. " if one.bound_by else ""
+def settings_of(one: Option, room_ratio: float = 0.0) -> list[str]:
+    """Return what an option needs to be set, and what would help it; none: nothing."""
+    found = []
+    if one.needs:
+        usual = one.disks.usual_p99_ms if one.disks is not None else None
+        load = f" with {room_ratio * 100:.0f} % more load" if room_ratio else ""
+        other = "" if usual is None else f" (99 % take {short(usual)} ms{load})"
+        found.append(f"It needs {and_(one.needs)}; without, it misses what you ask for{other}.")
+    if one.levers:
+        found.append(f"Would help: {'; '.join(str(lever) for lever in one.levers)}.")
+    return found
+
+
+def latency_of(result: TrialResult, kind: str, name: str) -> float | None:
+    """Return a latency of all operations, of reads or of writes in ms; None: there is none."""
+    if kind == "all":
+        return result.latency_ms.get(name)
+    one = result.per_operation.get(kind)
+    return None if one is None else one.latency_ms.get(name)
+
+
+def share_of(name: str) -> str:
+    """Return what a percentile is a share of: `99 %`; of a mean: `the mean`."""
+    return f"{name.removeprefix('p')} %" if name.startswith("p") else "the mean"
+
+
+def and_(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def sentence(text: str) -> str:

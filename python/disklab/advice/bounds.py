@@ -192,6 +192,11 @@ class Strength:
         """Memory of a node."""
         return self.amounts[1]
 
+    @property
+    def read_bytes_per_s(self) -> float:
+        """What its disks read at most, as far as the VM lets them."""
+        return max(min(self.amounts[9], self.amounts[13]), 1.0)
+
     def at_most(self, other: Strength) -> bool:
         """Return whether the other is of the same kinds and at least as good in everything."""
         same = self.kinds == other.kinds

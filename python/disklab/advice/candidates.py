@@ -23,6 +23,7 @@ from disklab.advice.bounds import (
     strength_of,
 )
 from disklab.advice.levers import COMPACTION, in_words, rooms
+from disklab.advice.promise import most_used
 from disklab.advice.question import LOCAL, Question
 from disklab.catalog import Caching, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.facts import GIB, Rate
@@ -103,6 +104,15 @@ class Candidate:
         levers = [in_words(path, value) for path, value in self.settings.items() if path != NODES]
         return ", ".join([self.hardware, *levers])
 
+    @property
+    def local(self) -> bool:
+        """Whether its data go with the VM."""
+        return self.disks.kind in LOCAL
+
+    def ordered(self, nodes: int) -> str:
+        """Return the hardware as people order it; `nodes`: where it does not say its own."""
+        return self.hardware if NODES in self.settings else f"{nodes} x {self.hardware}"
+
     def nodes_of(self, usual: int) -> int:
         """Return how many nodes it has; `usual`: those of the file."""
         return int(self.settings.get(NODES, usual))
@@ -168,13 +178,20 @@ class Field:
     """The cheapest first."""
     refused: Counter[str] = field(default_factory=Counter)
     """Reasons why combinations cannot be, and how often."""
+    tight: list[Candidate] = field(default_factory=list)
+    """Those that hold the data of the first day and have no room for them to grow."""
     ruled_out: dict[str, str] = field(default_factory=dict)
     """Options that could be bought and cannot do it, by the limit that says so."""
 
     @property
     def considered(self) -> int:
         """How many combinations were looked at."""
-        return len(self.candidates) + sum(self.refused.values()) + len(self.ruled_out)
+        return (
+            len(self.candidates)
+            + len(self.tight)
+            + sum(self.refused.values())
+            + len(self.ruled_out)
+        )
 
 
 def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> Field:
@@ -185,12 +202,12 @@ def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> 
         machines = list(_machines(shop, found))
         weaker = dominated(machines, shop.machines)
         for vm in machines:
-            for disks in _volumes(shop, vm):
-                if vm.name in weaker and disks.kind not in LOCAL:
-                    found.refused["another VM size costs no more and has no less of anything"] += 1
-                    continue
+            if vm.name in weaker:
+                found.refused["another VM size costs no more and has no less of anything"] += 1
+            for disks in _volumes(shop, vm, attached=vm.name not in weaker):
                 _consider(shop, vm, disks, found)
-    found.candidates.sort(key=lambda one: (one.usd_per_month, one.name))
+    for some in (found.candidates, found.tight):
+        some.sort(key=lambda one: (one.usd_per_month, one.name))
     return found
 
 
@@ -258,10 +275,17 @@ class _Shop:
     disks: dict[str, float | None] = field(default_factory=dict)
     rooms: dict[str, float] = field(init=False)
     """Bytes that each node's data volume must have by compaction strategy, the file's own first."""
+    today: dict[str, float] = field(init=False)
+    """Those that the data of the first day must have."""
+    disk_words: list[str] = field(init=False)
+    """What is wished for, but for names of VM sizes."""
 
     def __post_init__(self) -> None:
-        """Work out the room that the data need."""
+        """Work out the room that the data need, and which words are not of VM sizes."""
         self.rooms = rooms(self.spec, self.question.growth_ratio)
+        self.today = rooms(self.spec)
+        of_vms = _vm_words(self.question, self.catalog)
+        self.disk_words = [word for word in self.question.wanted if word not in of_vms]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -284,8 +308,8 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
     question, catalog = shop.question, shop.catalog
     vendor = question.spec.cluster.vm.split("/")[0]
     wanted = _wanted(question)
+    words = _vm_words(question, catalog)
     for vm in catalog.vms.values():
-        words = _vm_words(question, catalog)
         if vm.vendor != vendor or not _named(f"{vm.name} {vm.series_name}", words):
             continue
         if (why := _not_offered(vm)) is not None and not _exactly(vm.name, question.wanted):
@@ -325,23 +349,27 @@ def _named(name: str, words: list[str]) -> bool:
     return not words or any(word.casefold() in name.casefold() for word in words)
 
 
-def _volumes(shop: _Shop, vm: VmEntry) -> Iterator[Disks]:
-    """Yield the volumes that hold the data, of every family, each once."""
-    question, catalog = shop.question, shop.catalog
-    words = [w for w in question.wanted if w not in _vm_words(question, catalog)]
-    found = {disks: None for need in shop.rooms.values() for disks in _all_volumes(shop, vm, need)}
+def _volumes(shop: _Shop, vm: VmEntry, *, attached: bool) -> Iterator[Disks]:
+    """Yield the volumes that hold the data, of every family, each once; or the VM's own alone."""
+    words = shop.disk_words
+    found = {disks: None for need in shop.rooms.values() for disks in _own_volumes(vm, need)}
+    if attached:
+        found |= {d: None for need in shop.rooms.values() for d in _attached(shop, vm, need)}
     for disks in found:
         if _named(f"{disks.kind} {disks.expression}", words):
             yield disks
 
 
-def _all_volumes(shop: _Shop, vm: VmEntry, need: float) -> Iterator[Disks]:
-    question, spec, catalog = shop.question, shop.spec, shop.catalog
+def _own_volumes(vm: VmEntry, need: float) -> Iterator[Disks]:
     if vm.facts.nvme is not None:
         count = vm.facts.nvme.count
         yield Disks("nvme" if count == 1 else f"{count} x nvme", "nvme")
     if vm.facts.temp_gib * GIB >= need:
         yield Disks("local", "local")
+
+
+def _attached(shop: _Shop, vm: VmEntry, need: float) -> Iterator[Disks]:
+    question, spec, catalog = shop.question, shop.spec, shop.catalog
     for disk in catalog.disks.values():
         if disk.vendor != vm.vendor or disk.family.medium != "remote":
             continue
@@ -411,8 +439,8 @@ def _round(amount: float) -> int:
 
 
 def _reads_of_node(question: Question, spec: ClusterTrial) -> float:
-    """Return the reads a second of one node."""
-    rate = question.rate_per_s * (1 + question.require.head_room_ratio)
+    """Return the reads a second of one node, which disks may be full of as far as is allowed."""
+    rate = question.rate_per_s / most_used(question.require)
     return rate * spec.workload.the_operations.read * copies_read(spec) / serving_nodes(spec)
 
 
@@ -441,6 +469,10 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
         found.refused[error.problems[0].rule] += 1
         return
     fits = [name for name, need in shop.rooms.items() if need <= made.volume.size_bytes]
+    # Local disks come in steps, so what growth costs there is told.
+    tight = not fits and disks.kind in LOCAL
+    if tight:
+        fits = [name for name, need in shop.today.items() if need <= made.volume.size_bytes]
     if not fits:
         found.refused["the data do not fit, with room for growth and compaction"] += 1
         return
@@ -456,7 +488,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     if reason:
         found.ruled_out[option.name] = reason
     else:
-        found.candidates.append(option)
+        (found.tight if tight else found.candidates).append(option)
 
 
 def lossy(question: Question, disks: Disks) -> bool:
@@ -490,7 +522,7 @@ def too_weak(
 
 def _wanted(question: Question) -> float:
     """Return the rate below which a limit rules an option out."""
-    return question.rate_per_s * SLACK
+    return question.raised_per_s * SLACK
 
 
 def without_credits(made: Resolution) -> Any:

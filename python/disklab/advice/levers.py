@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
+from disklab.catalog.quantity import parse_bytes
 from disklab.database_facts import facts_of, has_one_primary
 from disklab.reading import digits
 from disklab.results.required import MAY_BE_LOST
@@ -65,7 +67,7 @@ def in_words(path: str, value: str | int) -> str:
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
     }
-    amount = TITLES.get(str(value), re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value)))
+    amount = TITLES.get(str(value), in_amount(value))
     return words.get(path, f"{path.rpartition('.')[2]} {{}}").format(amount)
 
 
@@ -180,10 +182,59 @@ def tuned(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:
     """
     settings = candidate.settings | dict(_rates(candidate, spec))
     ways = [settings, *(settings | one for one in _compactions_of(candidate, spec))]
-    # A collector that never stops a node for long costs it processor time, so each way is tried
-    # with it and without.
-    ways = [{COLLECTOR: name} | way for name in collectors(spec) for way in ways] + ways
     return [replace(candidate, settings=way) for way in ways if way != candidate.settings]
+
+
+def cost_of(path: str, value: str | int, candidate: Candidate) -> str:
+    """Return what turning a setting takes, as people say it; empty: nothing."""
+    if path == "database.settings.max_wal_size":
+        seconds = parse_bytes(str(value)) / candidate.strength.read_bytes_per_s
+        minutes = max(1, ceil(seconds / 60))
+        return (
+            f"a crash leaves up to {in_amount(value)} of log to replay, {minutes} minutes or more"
+        )
+    return COSTS.get((path, str(value)), COSTS.get((path, ""), ""))
+
+
+COSTS = {
+    (COLLECTOR, ""): "15 % more processor time of the nodes (JEP 333; not measured here)",
+    (COMPACTION, "leveled"): "more writes in the background",
+    (COMPACTION, "size-tiered"): "twice the data's room while it compacts",
+    ("cluster.volumes.data.read_ahead", ""): "slower scans and backups",
+    (f"database.settings.{DOUBLEWRITE}", ""): "a page that a power cut tears cannot be mended",
+}
+"""By path, and value where it matters."""
+
+
+def in_amount(value: str | int) -> str:
+    """Return a value of a setting with a space before its unit: `16 GB`."""
+    return re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value))
+
+
+def collected(ways: Iterable[Candidate], spec: ClusterTrial) -> list[Candidate]:
+    """Return the ways, and each with another collector that is worth a try."""
+    made = list(ways)
+    names = [{COLLECTOR: name} for name in collectors(spec)]
+    return made + [replace(way, settings=name | way.settings) for way in made for name in names]
+
+
+def one_more(candidate: Candidate, spec: ClusterTrial) -> list[tuple[Candidate, str, str]]:
+    """Return the option with each setting that it does not have: that setting, and what it takes.
+
+    What may lose data is none of them.
+    """
+    more = [*_rates(candidate, spec)]
+    more += [pair for way in _compactions_of(candidate, spec) for pair in way.items()]
+    more += [(COLLECTOR, name) for name in collectors(spec)]
+    return [
+        (
+            replace(candidate, settings=candidate.settings | {path: value}),
+            in_words(path, value),
+            cost_of(path, value, candidate),
+        )
+        for path, value in more
+        if path not in candidate.settings and not path.endswith(DOUBLEWRITE)
+    ]
 
 
 def singly(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:

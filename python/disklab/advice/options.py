@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate
+from disklab.advice.levers import in_words
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.required import (
@@ -31,10 +32,13 @@ class Lever:
     setting: str
     before: str
     after: str
+    cost: str = ""
+    """What it takes for that; empty: nothing."""
 
     def __str__(self) -> str:
         """Return it in words."""
-        return f"{self.setting}: {self.before} -> {self.after}"
+        cost = f", but {self.cost}" if self.cost else ""
+        return f"{self.setting} ({self.before} -> {self.after}{cost})"
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class Option:
     rebuilt: Rebuilt | None
     """What a lost node needs to stream its data again, simulated beside the load; None: there is
     no other copy, or the simulator does not break nodes of this database."""
+    raised: TrialResult | None = None
+    """With the head-room on top of the load; None: none is asked for."""
     copied: bool = False
     """Whether other nodes have its data too."""
     levers: tuple[Lever, ...] = field(default=())
@@ -89,8 +95,17 @@ class Option:
     @property
     def name(self) -> str:
         """As people order it: `3 x L16s_v3 with 2 x local NVMe`."""
-        name = self.candidate.name
-        return name if NODES in self.candidate.settings else f"{self.nodes} x {name}"
+        return self.candidate.ordered(self.nodes)
+
+    @property
+    def needs(self) -> list[str]:
+        """Settings without which it fails, in words."""
+        fixed = self.candidate.fixed
+        return [
+            f"{in_words(path, value)}{' for the data to fit' if path in fixed else ''}"
+            for path, value in self.candidate.settings.items()
+            if path != NODES
+        ]
 
     @property
     def price(self) -> str:
@@ -100,7 +115,7 @@ class Option:
     @property
     def local(self) -> bool:
         """Whether its data go with the VM."""
-        return self.candidate.disks.kind in ("nvme", "local")
+        return self.candidate.local
 
     @property
     def head_room(self) -> float | None:
@@ -193,6 +208,7 @@ class Option:
         candidate = self.candidate
         return {
             "option": self.name,
+            "factor": candidate.name,
             "vm": candidate.vm,
             "disks": candidate.disks.expression,
             "caching": candidate.disks.caching,
@@ -244,14 +260,16 @@ def bound_by(result: TrialResult) -> str:
     return bottleneck.resource + used
 
 
-def levers_of(bare: TrialResult, others: Sequence[tuple[str, TrialResult]]) -> tuple[Lever, ...]:
+def levers_of(
+    bare: TrialResult, others: Sequence[tuple[str, TrialResult, str]]
+) -> tuple[Lever, ...]:
     """Return what each setting changes against the option without it, where that is for the better.
 
-    A setting that makes it worse is no advice.
+    `others`: setting, result, cost. A setting that makes it worse is no advice.
     """
     return tuple(
-        Lever(setting, brief(bare), brief(result))
-        for setting, result in others
+        Lever(setting, brief(bare), brief(result), cost)
+        for setting, result, cost in others
         if _better(bare, result)
     )
 

@@ -10,7 +10,7 @@ for (const one of told.options) {
   prices.set(one.vm, one.vm_usd);
   if (!one.local) prices.set(one.disks, one.disks_usd);
 }
-let order = { by: "rank", up: true };
+let order = { by: "rank", up: true }, unfolded = false;
 
 const byId = (id) => document.getElementById(id);
 const money = (usd) => Math.round(usd).toLocaleString("en-US");
@@ -32,50 +32,48 @@ function latency(one, bound) {
 }
 // The word of an option, and why; as `disklab advise` judges, by what was simulated.
 function judge(one) {
-  const simulated = told.simulated_per_s, needed = asked.rate * (1 + asked.room);
+  const needed = asked.rate * (1 + asked.room), most = told.rate_per_s * (1 + (one.head_room_ratio || 0));
   if (one.lossy) return ["missed", "one lost VM loses its data, of which there is no other copy"];
   if (asked.budget && price(one) > asked.budget) return ["missed", "dearer than the budget"];
   if (one.overloaded) {
-    if (asked.rate < 0.97 * one.ops_per_s) return ["cannot tell", `simulated at ${money(simulated)}/s, where it fell behind`];
+    if (needed < 0.97 * one.ops_per_s) return ["cannot tell", `simulated at ${money(told.raised_per_s)}/s, where it fell behind`];
     return ["cannot sustain", `carries ${money(one.ops_per_s)}/s`];
   }
-  const most = simulated * (1 + (one.head_room_ratio || 0));
-  if (one.full && needed > most * 1.0001) return ["missed", `its fullest limit lets ${money(most)}/s through`];
+  if (!one.raised && needed > most * 1.0001) return ["missed", `its fullest limit lets ${money(most)}/s through`];
   let word = "met", why = "";
-  for (const bound of asked.bounds) {
-    const found = latency(one, bound);
+  const figures = [one.latency_ms].concat(one.raised_ms && asked.room ? [one.raised_ms] : []);
+  for (const bound of asked.bounds) for (const some of figures) {
+    const found = (some[bound[0]] || some.all)[bound[1]];
     if (!found) continue;
     const cliff = found[2] > told.cliff_ratio * found[1];
     const name = `${bound[0]} ${bound[1]} ${short(found[1])} ms${cliff ? ", at a cliff" : ""}`;
     if (found[0] > bound[2]) return ["missed", name];
     if (found[2] > bound[2] && word === "met") [word, why] = ["cannot tell", cliff ? name : `${name} (up to ${short(found[2])})`];
   }
-  if (one.other && one.other.some((what) => !/p\d|mean|rate|budget/.test(what))) return ["missed", one.why];
-  if (word === "met" && asked.rate > simulated) return ["cannot tell", `its latency was simulated at ${money(simulated)}/s`];
-  if (word === "met" && !one.full) return ["cannot tell", "simulated quick only"];
+  if (one.other.some((what) => !/p\d|mean|rate|budget/.test(what))) return ["missed", one.why];
+  if (word === "met" && needed > told.raised_per_s * 1.0001) return ["cannot tell", `its latency was simulated at ${money(told.raised_per_s)}/s`];
+  if (word === "met" && !one.full) return ["cannot tell", "a first look only"];
   return [word, why];
 }
 const ranks = ["met", "cannot tell", "missed", "cannot sustain"];
 function ranked() {
   const all = told.options.map((one) => {
-    const [word, why] = one.full && !edited() ? [one.outcome, one.outcome === "met" ? "" : one.why] : judge(one);
+    const [word, why] = edited() ? judge(one) : [one.outcome, one.why];
     const first = asked.bounds[0] || ["all", "p99", 0];
     const found = one.overloaded ? null : latency(one, first);
     return { one, word, why, usd: price(one), ms: found ? found[1] : null };
   });
-  all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd || b.one.full - a.one.full);
-  // As long as nothing is edited, the command's own order stands: it ranked by what it knows of bands and nodes.
-  if (!edited()) all.sort((a, b) => b.one.full - a.one.full || (a.one.full ? told.options.indexOf(a.one) - told.options.indexOf(b.one) : 0));
-  // What is plainer stands before what costs hardly less.
-  const cheapest = all[0];
-  const plain = all.findIndex((row) => row.word === "met" && row.usd <= cheapest.usd * told.plainer_ratio
-    && (row.one.plainer_than || []).includes(cheapest.one.hardware));
-  if (edited() && plain > 0 && cheapest.word === "met") all.unshift(...all.splice(plain, 1));
-  // The same hardware with other settings is no other purchase.
-  const seen = new Set();
-  const rows = all.filter((row) => !seen.has(row.one.hardware) && seen.add(row.one.hardware));
-  rows.forEach((row, n) => { row.rank = n + 1; });
-  return rows;
+  // As long as nothing is edited, the command's own order and words stand.
+  if (edited()) {
+    all.sort((a, b) => ranks.indexOf(a.word) - ranks.indexOf(b.word) || a.usd - b.usd);
+    // What is plainer stands before what costs hardly less.
+    const cheapest = all[0];
+    const plain = all.findIndex((row) => row.word === "met" && row.usd <= cheapest.usd * told.plainer_ratio
+      && (row.one.plainer_than || []).includes(cheapest.one.hardware));
+    if (plain > 0 && cheapest.word === "met") all.unshift(...all.splice(plain, 1));
+  }
+  all.forEach((row, n) => { row.rank = n + 1; });
+  return all;
 }
 function axisName() {
   const first = asked.bounds[0] || ["all", "p99"];
@@ -99,12 +97,15 @@ function sayAnswer(rows) {
       : "Nothing of what was simulated qualifies.";
 }
 
+const DEAR = 3, FIRST = 5;
 function drawScatter(rows) {
-  const shown = rows.filter((row) => row.ms !== null && row.ms > 0);
+  // What costs three times the answer nobody would buy.
+  const drawn = rows.filter((row) => row.ms !== null && row.ms > 0);
+  const shown = drawn.filter((row) => row.usd <= DEAR * Math.min(...drawn.slice(0, 1).map((one) => one.usd)));
   const place = byId("scatter");
   place.replaceChildren();
   if (!shown.length) { place.append(make("p", "No option has a latency.")); return; }
-  const wide = Math.max(320, Math.min(1150, place.clientWidth || 700)), high = 340;
+  const wide = Math.max(320, Math.min(1150, place.clientWidth || 700)), high = wide < 500 ? 260 : 340;
   const left = 52, right = 18, top = 26, bottom = 46;
   const bound = asked.bounds[0] ? asked.bounds[0][2] : null;
   const times = shown.map((row) => row.ms).concat(bound ? [bound] : []);
@@ -149,7 +150,7 @@ function drawScatter(rows) {
     labels.push(at);
     svg.append(make("text", String(row.rank), { class: "rank", x: at[0], y: at[1] }));
   }
-  place.append(svg, make("p", "Large points: finalists at full fidelity, by their rank; small rings: simulated quick. The line joins what is cheaper than everything as fast (Pareto front); dashed: what is asked for.", { class: "quiet" }));
+  place.append(svg, make("p", "Large points: finalists at full fidelity, by their rank; small rings: simulated quick. The line joins what is cheaper than everything as fast (Pareto front); dashed: what is asked for." + (drawn.length > shown.length ? ` ${drawn.length - shown.length} that cost over three times the answer are left out.` : ""), { class: "quiet" }));
 }
 
 const columns = [
@@ -182,8 +183,8 @@ function drawTable(rows) {
   }
   head.append(line);
   const body = make("tbody");
-  for (const row of sorted) {
-    const made = make("tr");
+  sorted.forEach((row, n) => {
+    const made = make("tr", null, n < FIRST || unfolded ? {} : { hidden: "" });
     columns.forEach(([key, , , say]) => {
       const number = ["usd", "ms", "ops"].includes(key);
       const cell = make(key === "rank" ? "th" : "td", say(row), { "data-of": key, ...(number ? { class: "number" } : {}) });
@@ -191,17 +192,23 @@ function drawTable(rows) {
       made.append(cell);
     });
     body.append(made);
-  }
+  });
   table.append(make("caption", "Options", { class: "unseen" }), head, body);
   byId("ranked").replaceChildren(table);
+  if (sorted.length > FIRST) {
+    const fold = make("button", unfolded ? `First ${FIRST} only` : `All ${sorted.length} options`, { type: "button", id: "fold" });
+    fold.addEventListener("click", () => { unfolded = !unfolded; drawTable(rows); byId("fold").focus(); });
+    byId("ranked").append(fold);
+  }
 }
 
 function drawFinalists(rows) {
   const open = new Set([...document.querySelectorAll("#finalists details[open]")].map((one) => one.dataset.name));
-  const parts = rows.filter((row) => row.one.full).map((row) => {
-    const made = make("section", null, { class: "finalist" });
-    made.append(make("h3", `${row.rank}. ${row.one.name}`));
-    made.append(make("p", `${money(row.usd)} USD a month; ${row.word}${row.why ? ": " + row.why : ""}. Bound by: ${row.one.binds}. A stopped or lost VM loses ${row.one.lost}.`));
+  const parts = rows.filter((row) => row.one.snippets).map((row, n) => {
+    const made = make("details", null, { class: "finalist", "data-name": row.one.name });
+    made.open = n === 0 || open.has(row.one.name);
+    made.append(make("summary", `${row.rank}. ${row.one.name}`));
+    made.append(make("p", `${money(row.usd)} USD a month; ${row.word}${row.why ? ": " + row.why : ""}. A stopped or lost VM loses ${row.one.lost}.`));
     const stretches = Object.entries(row.one.tail).filter(([, ms]) => ms > 0).sort((a, b) => b[1] - a[1]);
     const sum = stretches.reduce((all, [, ms]) => all + ms, 0);
     if (sum) {
@@ -214,7 +221,7 @@ function drawFinalists(rows) {
       });
       made.append(bar, make("p", "p99: " + stretches.map(([name, ms]) => `${told.stretches[name] || name} ${short(ms)} ms`).join(", "), { class: "quiet" }));
     }
-    for (const lever of row.one.levers) made.append(make("p", `Lever: ${lever}`));
+    for (const line of row.one.settings) made.append(make("p", line));
     for (const [name, words] of Object.entries(row.one.snippets)) {
       const key = `${row.one.name} ${name}`, box = make("details", null, { "data-name": key });
       if (open.has(key)) box.open = true;

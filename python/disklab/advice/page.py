@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from disklab import durable
-from disklab.advice.answer import Advice
-from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate
+from disklab.advice.answer import Advice, settings_of
+from disklab.advice.candidates import PLAINER_RATIO, Candidate
 from disklab.advice.options import Option, bound_by
 from disklab.advice.purchase import snippet
-from disklab.advice.search import Tried
+from disklab.advice.rows import Row
 from disklab.catalog import load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.folders import Inside
@@ -21,7 +21,7 @@ from disklab.report.html import LIGHT, data, items, tag, text
 from disklab.report.page import styles, what_if_link
 from disklab.results import TrialResult
 from disklab.results.records import STRETCHES
-from disklab.results.required import CLIFF_RATIO, Required, required_of
+from disklab.results.required import CLIFF_RATIO, Required, is_overloaded, required_of
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 """Nothing is loaded from anywhere."""
@@ -49,11 +49,12 @@ def page(advice: Advice, seed: int, simulator: str | None = None) -> str:
         text("h1", "What to buy"),
         text("p", advice.in_words(), class_="quiet"),
         tag("section", *_answer(advice), id="answer", aria_live="polite"),
-        tag("form", id="asked", aria_label="Objective and prices"),
         text("h2", "Price and latency"),
         tag("div", id="scatter"),
         text("h2", "Options"),
         tag("div", id="ranked", class_="wide", tabindex="0", role="region", aria_label="Options"),
+        text("h2", "What if"),
+        tag("form", id="asked", aria_label="Objective and prices"),
         text("h2", "Finalists"),
         tag("div", id="finalists"),
         text("h2", "Evidence"),
@@ -85,7 +86,7 @@ def asset(name: str) -> str:
 
 
 def _answer(advice: Advice) -> list[str]:
-    first, *rest = advice.sentences()
+    first, *rest = [*advice.sentences(), *advice.changes]
     return [text("p", first, id="says"), *(text("p", line, class_="why") for line in rest)]
 
 
@@ -94,13 +95,6 @@ def content(advice: Advice) -> dict[str, Any]:
     question = advice.question
     required = required_of(question.spec.model_dump(mode="json")) or Required()
     rate = question.rate_per_s or None
-    # What was simulated in full is shown by that alone, whatever a sketch of it promised.
-    full = {one.candidate.hardware for one in advice.options}
-    quick: dict[str, Tried] = {}
-    for ladder in advice.ladders:
-        for one in ladder.tried:
-            if one.candidate.hardware not in full:
-                quick.setdefault(one.candidate.name, one)
     bounds = [list(one) for one in required.latencies()]
     if required.storage_p99_ms is not None:
         bounds.append(["storage", "p99", required.storage_p99_ms])
@@ -109,59 +103,49 @@ def content(advice: Advice) -> dict[str, Any]:
         "cliff_ratio": CLIFF_RATIO,
         "bounds": bounds,
         "rate_per_s": required.rate_per_s or rate,
-        "simulated_per_s": rate,
+        "raised_per_s": question.raised_per_s,
         "head_room_ratio": required.head_room_ratio,
         "budget": required.budget_usd_per_month,
         "plainer_ratio": PLAINER_RATIO,
         "stretches": STRETCHES,
         "series": len(LIGHT["series"]),
-        "options": [
-            *(_finalist(one, advice) for one in advice.options),
-            *(_quick(one, advice) for one in quick.values()),
-        ],
+        "options": [_row(row, advice) for row in advice.rows()],
     }
 
 
+def _row(row: Row, advice: Advice) -> dict[str, Any]:
+    """Return a row, judged as the terminal has it; of finalists with all that is told of them."""
+    option = row.option
+    results = [row.result] if option is None else option.results
+    head_room = None if option is None else option.head_room
+    found = _point(advice, row.candidate, results, head_room) | {
+        "full": row.fidelity == "full",
+        "name": row.name,
+        "outcome": row.outcome.value,
+        "why": row.why,
+        "overloaded": row.kept.achieved_ratio is not None,
+        "other": [point.what for point in row.kept.points if point.outcome.value == "missed"],
+        "binds": bound_by(row.result) if option is None else option.binds,
+        "raised": option is None,
+    }
+    return found if option is None else found | _finalist(option, advice)
+
+
 def _finalist(option: Option, advice: Advice) -> dict[str, Any]:
-    result = option.results[0]
-    return _point(advice, option.candidate, option.results, option.head_room) | {
-        "full": True,
-        "outcome": option.kept.outcome.value,
-        "name": option.name,
-        "why": str(option.kept),
+    raised = None if option.raised is None or is_overloaded([option.raised]) else option.raised
+    return {
         "plainer_than": [
             one.candidate.hardware
             for one in advice.options
             if option.candidate.plainer_than(one.candidate)
         ],
-        "overloaded": option.kept.achieved_ratio is not None,
-        "other": [point.what for point in option.kept.points if point.outcome.value == "missed"],
-        "tail": result.tail_ms.get("p99", {}),
-        "levers": [str(lever) for lever in option.levers],
+        "raised_ms": None if raised is None else _latencies([raised]),
+        "tail": option.results[0].tail_ms.get("p99", {}),
+        "settings": settings_of(option),
         "lost": option.lost,
-        "binds": option.binds,
         "snippets": snippet(option, advice.question.region),
-        "warnings": result.warnings,
+        "warnings": option.results[0].warnings,
     }
-
-
-def _quick(one: Tried, advice: Advice) -> dict[str, Any]:
-    return _point(advice, one.candidate, [one.result], None) | {
-        "full": False,
-        "name": _named(one.candidate, _nodes(advice)),
-        "binds": bound_by(one.result),
-        "why": str(one.kept),
-        "overloaded": one.kept.achieved_ratio is not None,
-    }
-
-
-def _nodes(advice: Advice) -> int:
-    cluster = advice.question.spec.cluster
-    return cluster.nodes if cluster is not None else 1
-
-
-def _named(candidate: Candidate, nodes: int) -> str:
-    return candidate.name if NODES in candidate.settings else f"{nodes} x {candidate.name}"
 
 
 def _point(
@@ -169,22 +153,17 @@ def _point(
 ) -> dict[str, Any]:
     """Return what every option has: prices in their parts, rate, latencies with their bands."""
     catalog, question = load_catalog(), advice.question
-    nodes = candidate.nodes_of(_nodes(advice))
+    nodes = candidate.nodes_of(question.spec.cluster.nodes)
     region, terms = question.region, question.terms
     disks = candidate.disks.expression
     vm = _usd(vm_price(catalog, candidate.vm, region=region, terms=terms))
     volume = _usd(volume_price(catalog, disks, region=region, terms=terms))
     result = results[0]
-    latency = {"all": _banded(results, None)} | {
-        kind: _banded(results, kind) for kind in result.per_operation
-    }
-    if result.storage_p99_ms is not None:
-        latency["storage"] = {"p99": [result.storage_p99_ms] * 3}
     return {
         "hardware": candidate.hardware,
         "vm": candidate.vm,
         "disks": disks,
-        "local": candidate.disks.kind in ("nvme", "local"),
+        "local": candidate.local,
         "lossy": candidate.lossy,
         "nodes": nodes,
         "vm_usd": vm,
@@ -193,8 +172,19 @@ def _point(
         "other_usd": candidate.usd_per_month - nodes * (vm + volume),
         "ops_per_s": result.ops_per_s,
         "head_room_ratio": head_room,
-        "latency_ms": latency,
+        "latency_ms": _latencies(results),
     }
+
+
+def _latencies(results: Sequence[TrialResult]) -> dict[str, dict[str, list[float]]]:
+    """Return percentiles by kind of operation, each with its range."""
+    result = results[0]
+    latency = {"all": _banded(results, None)} | {
+        kind: _banded(results, kind) for kind in result.per_operation
+    }
+    if result.storage_p99_ms is not None:
+        latency["storage"] = {"p99": [result.storage_p99_ms] * 3}
+    return latency
 
 
 def _usd(price: Price | NoPrice) -> float:
@@ -218,20 +208,16 @@ def _banded(results: Sequence[TrialResult], kind: str | None) -> dict[str, list[
 
 
 def evidence(advice: Advice, seed: int) -> Sequence[str]:
-    """Return what the page rests on: search, prices, calibration, seed, where it lies."""
-    question, looked = advice.question, advice.looked
-    calibration = {
-        name for one in advice.options for name in one.results[0].warnings if "calibrat" in name
-    }
-    return [
-        f"{looked.considered:,} combinations of the catalogue: {sum(looked.refused.values()):,} "
-        f"cannot be, {len(looked.ruled_out):,} are ruled out by their limits or the file, "
-        f"{advice.cells} cells simulated quick, {len(advice.options)} options at full fidelity.",
-        f"Prices: {question.region}, {question.terms}, from disklab's catalogue and your lists.",
-        *advice.price_doubts(),
-        *sorted(calibration),
-        *advice.changes,
-        f"Seed {seed}. Experiment: {question.path}.",
-        *([f"Run: {advice.run}"] if advice.run is not None else []),
-        *([step] if (step := advice.next_step()) else []),
+    """Return what the page rests on: search, prices, calibration, load, where it lies."""
+    question = advice.question
+    doubts = " ".join(advice.price_doubts())
+    run = f" Run: {advice.run}." if advice.run is not None else ""
+    found = [
+        advice.search_in_words(),
+        f"Prices: {question.region}, {question.terms}, from disklab's catalogue and your lists. "
+        f"{doubts}".rstrip(),
+        advice.uncalibrated(),
+        advice.raised_in_words(),
+        f"Seed {seed}. Experiment: {question.path}.{run} {advice.next_step()}".rstrip(),
     ]
+    return [sentence for sentence in found if sentence]

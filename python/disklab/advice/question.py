@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +55,30 @@ class Question:
     """By what ratio data grow on the disks that are bought."""
     more_nodes: bool = False
     """Whether more nodes than the file's may be the answer."""
+    nodes_asked: bool = False
+    """Whether a command asked for just its nodes, where it may ask for more."""
     observed: Observed | None = None
     """What was seen of the database that runs, if the file is of one."""
 
     @property
     def rate_per_s(self) -> float:
-        """The operations a second that are offered; 0: threads are."""
-        load = self.spec.workload.load
-        return (load.rate_per_s or 0.0) if load is not None else 0.0
+        """The operations a second that are asked for; 0: threads are."""
+        return self.require.rate_per_s or 0.0
+
+    @property
+    def raised_per_s(self) -> float:
+        """The same with the head-room on top."""
+        return self.rate_per_s * (1 + self.require.head_room_ratio)
+
+    @property
+    def raised(self) -> Question:
+        """The question whose cells are offered the head-room too, in which the search looks."""
+        return self.offering(self.raised_per_s)
+
+    def offering(self, rate_per_s: float) -> Question:
+        """Return the question whose cells are offered another rate."""
+        work = self.tree["workload"] | {"load": {"rate": f"{plain_number(rate_per_s)}/s"}}
+        return replace(self, tree=self.tree | {"workload": work})
 
     def experiment(self, levels: dict[str, dict[str, Any]]) -> Experiment:
         """Return the experiment that compares these options; each has what it changes."""
@@ -94,11 +110,13 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     growth_ratio: float = GROWTH,
     more_nodes: bool = False,
     of_time: str = "",
+    nodes_asked: bool = False,
 ) -> Question:
     """Return the question of an experiment file. Raises UserError when it asks nothing.
 
-    What advice decides where the file is silent: the load is the required rate, caches are warm and
-    burst credits are spent (what is bought must do its rate all day), and a cell runs for a minute.
+    What advice decides where the file is silent: the load is the required rate, caches are warm
+    and burst credits are spent (what is bought must do its rate all day), and a cell runs for a
+    minute.
     """
     document = experiment.document
     refuse([*unknown_words(wanted, experiment), *unknown_region(region, experiment)])
@@ -109,15 +127,16 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     if problems or require is None:
         raise UserError(*problems)
     work = dict(tree["workload"])
-    if require.rate_per_s is not None:
-        work["load"] = {"rate": f"{plain_number(require.rate_per_s)}/s"}
-        tree.pop("procedure", None)
+    tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | _of_time(tree["require"], of_time)
+    rate = asked_per_s(spec)
+    tree["require"]["rate"] = f"{plain_number(rate)}/s"
+    work["load"] = {"rate": f"{plain_number(rate)}/s"}
+    tree.pop("procedure", None)
     work.setdefault("stop", {"duration": DURATION})
     before = STEADY | (tree.get("before") or {})
     # The load generators stay the same whatever the nodes are.
     client = {"vm": spec.client.vm, **(tree.get("client") or {})}
     tree |= {"workload": work, "before": before, "client": client}
-    tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | _of_time(tree["require"], of_time)
     notes = []
     if experiment.factors:
         notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
@@ -140,8 +159,16 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
         tuple(notes),
         growth_ratio,
         more_nodes,
+        nodes_asked,
         experiment.observed,
     )
+
+
+def asked_per_s(spec: TrialSpec) -> float:
+    """Return the operations a second that a file asks for; 0: none."""
+    load, require = spec.workload.load, spec.require
+    offered = load.rate_per_s if load is not None else None
+    return (require.rate_per_s if require is not None else None) or offered or 0.0
 
 
 def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
@@ -161,8 +188,7 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
         rule = "advice is about a cluster whose workload reads and writes rows, so far"
         way_out = "predict the options that you have in mind"
         found.append(Problem(f"{path}: workload", spec.workload.kind, rule, way_out))
-    offered = spec.workload.load is not None and spec.workload.load.rate_per_s is not None
-    if spec.require is not None and spec.require.rate_per_s is None and not offered:
+    if spec.require is not None and not asked_per_s(spec):
         rule = "what is bought must carry a rate"
         found.append(
             Problem(f"{path}: require.rate", "(missing)", rule, "add for example rate: 25000/s")

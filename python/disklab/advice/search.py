@@ -1,8 +1,8 @@
 """The search: on each kind of disks the cheapest option that may keep the promise.
 
-Everything here is simulated at sketch fidelity (a seventh of a quick cell's time), and what it ends
-with at quick fidelity. A sketch is too short for what builds up: disks at their limit, and stops of
-the JVM. So a kind whose best sketch quick denies is searched quick from there on.
+Everything here is simulated at sketch fidelity (a seventh of a quick cell's time), without stops of
+the JVM, and what it ends with at quick fidelity, with them. A sketch is too short for what builds
+up, so a kind whose best sketch quick denies is searched quick from there on.
 
 Options of one kind are tried by halves of their prices. One that fails takes with it every option
 that is no better in anything: a faster profile is never slower. If the strongest of a kind fails,
@@ -18,8 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, too_weak
-from disklab.advice.levers import COLLECTOR, collectors, singly, tuned
+from disklab.advice.levers import COLLECTOR, collected, collectors, singly, tuned
 from disklab.advice.options import ALIKE_RATIO
+from disklab.advice.promise import SLACK, bought, loosened
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
@@ -38,16 +39,9 @@ from disklab.results.required import (
     Specified,
     carried_ratio,
     fullest,
-    judge,
 )
 from disklab.results.seconds import storage_p99_ms
 from disklab.spec import ClusterTrial
-
-QUICK_SLACK = 1.25
-"""A quick cell may keep a latency that it misses by this factor.
-
-**Source:** the engine's own note on quick runs: p95 and p99 up to a fifth too high.
-"""
 
 FAR = 3.0
 """An option that misses by such a factor, or carries less than all with every lever turned, is not
@@ -74,6 +68,8 @@ class Tried:
     promising: bool
     """Whether it keeps the promise with the slack of a quick run."""
     fidelity: Fidelity = "quick"
+    required: Required = field(default_factory=Required, repr=False)
+    """The promise by which it was judged."""
 
     @property
     def miss(self) -> float:
@@ -203,6 +199,7 @@ class Simulator:
     catalog: Catalog
     calibration: Calibration
     workers: Workers = None
+    seed: int = 1
     ablate: tuple[str, ...] = ()
     """What every cell is simulated without: `pauses`, to judge the disks alone."""
     cells: int = 0
@@ -215,7 +212,8 @@ class Simulator:
     ) -> list[list[Tried]]:
         """Return what becomes of each option with its levers turned, until one way does it.
 
-        The way that does most comes first, and the option as the file has it last.
+        The way that does most comes first, and the option as the file has it last. Another
+        collector is tried where the file's own stops nodes for too long, and nothing else fails.
         """
         ways = [[*tuned(one, self.question.spec), one] for one in candidates]
         first = self.sifted([some[0] for some in ways], fidelity)
@@ -229,7 +227,26 @@ class Simulator:
         others = self.sifted(open_ways, fidelity)
         for some, tried in zip(ways, found, strict=True):
             tried += [others[way.name] for way in some[1:] if way.name in others]
+        stopped = [tried for tried in found if not any(one.promising for one in tried)]
+        calmed = self.calmed([one for tried in stopped for one in tried])
+        for tried in stopped:
+            tried += [calmed[one.candidate.name] for one in tried if one.candidate.name in calmed]
         return found
+
+    def calmed(self, tried: Sequence[Tried]) -> dict[str, Tried]:
+        """Return quick options that fail for stops of nodes alone with another collector.
+
+        By their names as they failed. Their sketches, which have no stops, kept the promise.
+        """
+        failed = [one.candidate for one in tried if one.fidelity == "quick" and not one.promising]
+        spec = self.question.spec
+        if not failed or not collectors(spec) or self.ablate:
+            return {}
+        sketched = self.quick(failed, "sketch")
+        able = [one for one in failed if one.name in sketched and sketched[one.name].promising]
+        turned = {one.name: collected([one], spec)[-1] for one in able}
+        quick = self.quick(list(turned.values()))
+        return {name: quick[one.name] for name, one in turned.items() if one.name in quick}
 
     def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
         """Return what becomes of each option; those that are overloaded are sketched alone."""
@@ -239,6 +256,12 @@ class Simulator:
         overloaded = {name: one for name, one in sketched.items() if one.overloaded}
         left = [one for one in candidates if one.name not in overloaded]
         return overloaded | self.quick(left)
+
+    def full(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
+        """Return what becomes of each option at full fidelity, one at a time: each takes 0.6 GB."""
+        found = replace(self, workers=alone(self.workers)).quick(candidates, "full")
+        self.cells += len(found)
+        return found
 
     def quick(
         self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
@@ -258,13 +281,9 @@ class Simulator:
             prepared = prepare(trial, self.catalog, self.calibration, str(experiment.path))
             warnings[index] = list(prepared.warnings)
             if prepared.job is not None:
-                head = {
-                    "cell": index,
-                    "seed": 1,
-                    "fidelity": fidelity,
-                    "ablate": list(self.ablate),
-                }
-                jobs.append({**head, **prepared.job})
+                calm = ablations(trial.spec, self.ablate) if fidelity == "sketch" else ()
+                head = {"cell": index, "seed": self.seed, "fidelity": fidelity}
+                jobs.append({**head, "ablate": list(calm or self.ablate), **prepared.job})
         found = {}
         answers, tails = self._answers(jobs)
         for index, answer in answers.items():
@@ -302,7 +321,7 @@ class Simulator:
         if not self.question.require.latencies():
             return alone, tails
         # What storage alone misses, the whole does too: it is not simulated.
-        bound = (spec.require.storage_p99_ms or 0.0) * QUICK_SLACK if spec.require else 0.0
+        bound = (spec.require.storage_p99_ms or 0.0) * SLACK if spec.require else 0.0
         left = [job for job in jobs if (storage_p99_ms(tails.get(job["cell"], {})) or 0.0) <= bound]
         return alone | self._simulated(left), tails
 
@@ -326,8 +345,14 @@ class Simulator:
         # A year of weather is drawn for the finalists: here a quiet hour is to keep the bounds.
         required = in_a_quiet_hour(Specified.model_validate(spec).required())
         required = required.model_copy(update=quick)
-        told, loose = judge(required, [result]), judge(loosened(required), [result])
-        return Tried(candidate, result, told, loose.outcome is Outcome.MET)
+        told, loose = bought(required, [result]), bought(loosened(required), [result])
+        met = loose.outcome is Outcome.MET
+        return Tried(candidate, result, told, met, required=required)
+
+
+def alone(workers: Workers) -> Workers:
+    """Return workers that take one cell at a time, where they are of this machine."""
+    return 1 if workers is None or isinstance(workers, int) else workers
 
 
 def in_a_quiet_hour(required: Required) -> Required:
@@ -335,19 +360,6 @@ def in_a_quiet_hour(required: Required) -> Required:
     parts = {name: getattr(required, name) for name in ("all", "read", "write")}
     always = {"of_time_ratio": None}
     update = {name: part.model_copy(update=always) for name, part in parts.items() if part}
-    return required.model_copy(update=update)
-
-
-def loosened(required: Required) -> Required:
-    """Return a promise whose latencies have the slack of a quick run."""
-    update: dict[str, Any] = {}
-    for name in ("all", "read", "write"):
-        bounds = getattr(required, name)
-        if bounds is not None:
-            looser = {key: value * QUICK_SLACK for key, value in bounds if value is not None}
-            update[name] = bounds.model_copy(update=looser)
-    if required.storage_p99_ms is not None:
-        update["storage_p99_ms"] = required.storage_p99_ms * QUICK_SLACK
     return required.model_copy(update=update)
 
 
@@ -396,8 +408,10 @@ def climb(
             break
         best = {id(one): one.best.candidate for one in sketched if one.best is not None}
         quick = simulator.quick(list(best.values()))
+        calmed = simulator.calmed([one for one in quick.values() if not one.promising])
         for ladder in sketched:
-            ladder.confirm(quick[best[id(ladder)].name])
+            name = best[id(ladder)].name
+            ladder.confirm(calmed[name] if name in calmed else quick[name])
         tell(simulator.cells, best_of(ladders))
     for ladder in ladders:
         if ladder.best is not None and ladder.best.fidelity != "quick":
@@ -444,16 +458,14 @@ MOST_HALVES = 5
 
 
 def sketches(simulator: Simulator) -> bool:
-    """Return whether a sketch tells anything: its nodes have no long stops, which it would miss."""
-    database = simulator.question.spec.database
-    if facts_of(database.engine).simulator != "cassandra":
-        return False
-    spec = simulator.question.spec
-    return bool(simulator.ablate or collectors(spec)) or database.jvm.collector in CONCURRENT
+    """Return whether sketches are looked at first: they leave out stops of nodes, and are short."""
+    return facts_of(simulator.question.spec.database.engine).simulator == "cassandra"
 
 
 def steady(tried: Tried, spec: ClusterTrial) -> bool:
     """Return whether a sketch tells how an option answers to small changes: no limit is near."""
+    if facts_of(spec.database.engine).simulator != "cassandra":
+        return False
     collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
     return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR
 

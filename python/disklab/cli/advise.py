@@ -26,6 +26,7 @@ from disklab.cli.advise_asked import (
     Asked,
     Budget,
     Cloud,
+    Commits,
     Database,
     DataOption,
     Durable,
@@ -33,22 +34,24 @@ from disklab.cli.advise_asked import (
     Growth,
     HeadRoom,
     Reads,
+    ServerCopies,
     State,
     StorageP99,
     Version,
     Writes,
 )
 from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
-from disklab.cli.experiment_new import P99, Copies, Row
+from disklab.cli.experiment_new import P99, Row
 from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.interrupts import end_as_ctrl_c
 from disklab.results import DEFAULT_OUT
-from disklab.results.required import Kept, Outcome, percent_of_time
+from disklab.results.required import Outcome, percent_of_time
 from disklab.spec import bundled
 
 if TYPE_CHECKING:
+    from disklab.advice import rows
     from disklab.advice.answer import Advice
 
 
@@ -114,7 +117,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     storage_p99: StorageP99 = None,
     row: Row = None,
     nodes: AdvisedNodes = None,
-    copies: Copies = None,
+    copies: ServerCopies = None,
+    commits: Commits = None,
     version: Version = None,
     head_room: HeadRoom = None,
     growth: Growth = None,
@@ -139,7 +143,6 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Find the cheapest VMs and disks that keep what an experiment file, or options, require.
 
     It rules out what limits cannot do, simulates the rest, and the finalists at full fidelity.
-
     Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
     [bold]disklab advise --database postgresql --data 500GB --reads 8000 --p99 10[/bold],
     [bold]disklab advise cassandra-what-to-buy[/bold],
@@ -152,7 +155,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
-        *(head_room, durable, budget, version, state, p95, p999, storage_p99),
+        *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits),
     )
     wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
     question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
@@ -182,7 +185,8 @@ def room_of(
     """
     more = file is None and (nodes is None or nodes.endswith("+"))
     grown = {} if growth is None else {"growth_ratio": growth / 100}
-    return {"more_nodes": more, "of_time": of_time or "", **grown}
+    asks = {"more_nodes": more, "nodes_asked": file is None and not more}
+    return {**asks, "of_time": of_time or "", **grown}
 
 
 def count_of(nodes: str | None) -> int | None:
@@ -223,8 +227,11 @@ def beside(file: Path | None) -> Path:
 
 
 def quiet(event: Event) -> None:
-    """Leave out the events of the finalists' run but its warnings."""
-    if isinstance(event, Warned):
+    """Leave out the events of the finalists' run but its warnings.
+
+    What a calibration has not seen stands in one sentence of the answer.
+    """
+    if isinstance(event, Warned) and not event.text.startswith("outside the calibrated range"):
         warn(event.text)
 
 
@@ -283,7 +290,8 @@ def show(advice: Advice, *, everything: bool = False) -> None:
         out.print()
         out.print(table_of(advice))
         out.print()
-    for line in [*years_in_words(advice), *advice.changes, *advice.price_doubts()]:
+    doubts = [advice.uncalibrated(), *advice.price_doubts()]
+    for line in [*years_in_words(advice), *advice.changes, *filter(None, doubts)]:
         out.print(line, markup=False)
     if step := advice.next_step():
         out.print(step, markup=False)
@@ -327,13 +335,7 @@ def show_levers(advice: Advice) -> None:
 def show_search(advice: Advice) -> None:
     """Print how many options there were, and why most are left out."""
     out = console()
-    field = advice.looked
-    out.print(
-        f"\n{field.considered:,} combinations: {sum(field.refused.values()):,} cannot be, "
-        f"{len(field.ruled_out):,} are ruled out by their limits or the file, "
-        f"{advice.cells} cells simulated quick, {len(advice.options)} options at full fidelity.",
-        markup=False,
-    )
+    out.print(f"\n{advice.search_in_words()}", markup=False)
     for reason in advice.reasons():
         out.print(f"  ruled out: {reason}", markup=False)
     for ladder in advice.ladders:
@@ -343,7 +345,9 @@ def show_search(advice: Advice) -> None:
 
 
 def table_of(advice: Advice) -> Table:
-    """Return the options as a table."""
+    """Return the first rows as a table."""
+    from disklab.advice.options import bound_by, short  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False)
     table.add_column("option", max_width=28)
     table.add_column("USD/month", justify="right")
@@ -351,24 +355,34 @@ def table_of(advice: Advice) -> Table:
     table.add_column("to spare", justify="right", max_width=8)
     table.add_column("bound by", max_width=18)
     table.add_column("promise", max_width=16)
-    for one in advice.options:
-        room = one.head_room
+    for row in advice.rows()[:SHOWN]:
+        one = row.option
+        room = None if one is None else one.head_room
+        p99 = row.result.latency_ms.get("p99")
+        brief = "" if p99 is None or row.kept.achieved_ratio is not None else short(p99)
         table.add_row(
-            one.name,
-            f"{one.candidate.usd_per_month:,.0f}",
-            one.latency("p99").replace(" ms", "") or one.carries,
+            row.name,
+            f"{row.usd:,.0f}",
+            brief if one is None else one.latency("p99").replace(" ms", "") or one.carries,
             # Nearly empty limits promise no rate.
             "" if room is None else "> 100 %" if room >= 1 else f"{room * 100:.0f} %",
-            one.binds,
-            promise_of(one.kept),
+            bound_by(row.result) if one is None else one.binds,
+            promise_of(row),
         )
     return table
 
 
-def promise_of(told: Kept) -> str:
+SHOWN = 5
+"""Rows of the terminal's table; the page and `--json` have all."""
+
+
+def promise_of(row: rows.Row) -> str:
     """Return the judgement for a table's cell: its outcome, and the first reason in few words."""
-    if told.outcome is Outcome.MET:
-        return str(told.outcome.value)
-    first, *others = [point for point in told.points if point.outcome is told.outcome]
+    if row.outcome is Outcome.MET:
+        return str(row.outcome.value)
+    points = [point for point in row.kept.points if point.outcome is row.outcome]
+    if not points:
+        return f"{row.outcome.value}: {row.why}"
+    first, *others = points
     more = f", and {len(others)} more" if others else ""
-    return f"{told.outcome.value}: {first.what} {first.found}{more}"
+    return f"{row.outcome.value}: {first.what} {first.found}{more}"

@@ -42,7 +42,7 @@ FileArgument = Annotated[
 Database = Annotated[
     Advised | None,
     typer.Option(
-        help="MariaDB, MySQL, PostgreSQL: one server; a file can ask for more.",
+        help="MariaDB, MySQL, PostgreSQL: one server; --copies asks for more.",
         show_default="cassandra",
     ),
 ]
@@ -70,7 +70,27 @@ Reads = Annotated[float | None, a_second("Reads a second of the whole cluster, s
 Writes = Annotated[float | None, a_second("Writes a second of the whole cluster.")]
 Version = Annotated[
     str | None,
-    typer.Option(help="Version of the database.", metavar="VERSION", show_default="Cassandra: 5.0"),
+    typer.Option(
+        "--version",
+        "--database-version",
+        help="Version of the database.",
+        metavar="VERSION",
+        show_default="Cassandra: 5.0",
+    ),
+]
+Commits = Annotated[
+    float | None,
+    a_second("Commits a second, where each has several of the writes; of databases with SQL."),
+]
+ServerCopies = Annotated[
+    int | None,
+    typer.Option(
+        "--copies",
+        help="Copies of each row; of a database with SQL servers that have all rows each.",
+        min=1,
+        max=9,
+        show_default="3, at most one a node; SQL: 1",
+    ),
 ]
 HeadRoom = Annotated[
     float | None,
@@ -162,6 +182,7 @@ class Asked:
     p95: float | None = None
     p999: float | None = None
     storage_p99: float | None = None
+    commits: float | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -184,7 +205,8 @@ class Asked:
             rule = "advice needs a file, or how much data, how many operations a second, and a p99"
             way_out = "for example --data 2TB --reads 20000 --writes 5000 --p99 10"
             raise UserError(*(Problem(name, "(missing)", rule, way_out) for name in missing))
-        rate = (self.reads or 0) + (self.writes or 0)
+        together, changes = self._transactions()
+        rate = (self.reads or 0) + changes
         if rate <= 0:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
@@ -210,6 +232,8 @@ class Asked:
                 rows=rows,
                 row_bytes=row_bytes,
                 read_ratio=(self.reads or 0) / rate,
+                servers=self.copies or 1,
+                writes_per_commit=together,
                 threads=None,
                 rate_per_s=rate,
                 p99_ms=self.p99,
@@ -225,13 +249,26 @@ class Asked:
         )
         return spec.parse(text, NAME)
 
-    def _refuse_more_servers(self, title: str) -> None:
-        """Raise UserError when options ask for copies."""
-        rule = f"options ask for one server of {title}"
-        way_out = "leave it out, or say nodes and replication_factor in a file"
-        asked = {"--nodes": self.nodes, "--copies": self.copies}
-        more = {name: amount for name, amount in asked.items() if (amount or 1) > 1}
-        if more:
+    def _transactions(self) -> tuple[int | None, float]:
+        """Return how many writes are committed together, None: one; and changes a second."""
+        writes = self.writes or 0.0
+        if self.commits is None:
+            return None, writes
+        database = self.database or "cassandra"
+        if not facts_of(database).primary:
+            rule = f"{facts_of(database).title} has no transactions of several writes"
             raise UserError(
-                *(Problem(name, str(amount), rule, way_out) for name, amount in more.items())
+                Problem("--commits", f"{self.commits:g}", rule, "leave it out, or name --database")
             )
+        if not 0 < self.commits <= writes:
+            rule = "each commit has one write at least"
+            way_out = f"write at most --commits {writes:g}, or more --writes"
+            raise UserError(Problem("--commits", f"{self.commits:g}", rule, way_out))
+        return max(1, round(writes / self.commits)), self.commits
+
+    def _refuse_more_servers(self, title: str) -> None:
+        """Raise UserError when options ask for nodes: each server has all rows."""
+        if (self.nodes or 1) > 1:
+            rule = f"{title} has all rows on each server"
+            way_out = f"leave it out; `--copies {self.nodes}` asks for as many servers"
+            raise UserError(Problem("--nodes", str(self.nodes), rule, way_out))

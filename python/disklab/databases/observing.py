@@ -150,6 +150,8 @@ class Reading:
     caches: tuple[CacheSeen, ...] = ()
     latencies: tuple[Latency, ...] = ()
     pending_compactions: float | None = None
+    commits: float | None = None
+    """Transactions that changed something, since the server started; None: it does not tell."""
 
 
 def figure(text: str) -> float:

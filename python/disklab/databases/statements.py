@@ -131,9 +131,12 @@ COMMIT_READS = statement()
 
 
 def of_rows(spec: ClusterTrial, dataset: Dataset) -> dict[str, list[Json]]:
-    """Return the statements of each kind of operation of rows; each commits by itself."""
+    """Return the statements of each kind of operation of rows; each commits by itself.
+
+    But for writes that are committed together, of which the last commits.
+    """
     values = dataset.columns * dataset.column_bytes
-    most = spec.workload.scan_rows
+    most, together = spec.workload.scan_rows, spec.workload.writes_per_commit or 1
     adds = spec.before.dataset == "empty" or spec.workload.keys == "latest"
 
     def one(access: Json, sent: int, *, commits: bool = True) -> Json:
@@ -148,7 +151,7 @@ def of_rows(spec: ClusterTrial, dataset: Dataset) -> dict[str, list[Json]]:
     scan = access("rows", "read", draw={"key_run": {"most": most}})
     return {
         "read": [read],
-        "write": [one(write, values)],
+        "write": [*_often(one(write, values, commits=False), together - 1), one(write, values)],
         "insert": [one(insert, values)],
         "update": [one(column, dataset.column_bytes)],
         "delete": [one(access("rows", "delete", draw="keys"), 0)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
 from disklab.observation.found import Found, short
 from disklab.spec.draft import GIB, START, count, flow, held, quoted, word
+from disklab.spec.draft import together as together_line
 from disklab.terminal import plain
 
 WIDTH = 100
@@ -118,11 +120,14 @@ def _head(found: Found, stated: Stated) -> Iterator[str]:
 
 
 def _body(found: Found, stated: Stated) -> Iterator[str]:
-    reads = round(found.read_ratio * 1000) / 10
+    together = found.writes_per_commit
+    changes = found.writes_per_s / together
+    all_ = found.reads_per_s + changes
+    reads = round(found.reads_per_s / all_ * 1000) / 10 if all_ else 100.0
     bound = f"{plain_number(promised_ms(found, stated))}ms"
     kinds = [kind for kind, share in (("read", reads), ("write", 100 - reads)) if share >= 0.05]
     required = [f"{kind}: {{p99: {bound}}}" for kind in kinds]
-    rate = max(1.0, found.busiest_per_s)
+    rate = max(1.0, found.busiest_per_s * (all_ / found.per_s if found.per_s else 1.0))
     yield from commented(f"The promise: {_promise(found, stated)}; at the busiest interval's rate.")
     yield f"require: {{{', '.join([*required, f'rate: {plain_number(rate, 4)}/s'])}}}"
     yield ""
@@ -143,13 +148,15 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     yield "workload:"
     shares = f"read: {plain_number(reads, 4)}%, write: {plain_number(100 - reads, 4)}%"
     yield f"  operations: {{{shares}}}"
+    if together > 1:
+        yield together_line(together)
     yield "  keys: uniform"
     if found.asked is not None and found.asked.most < 1:
         told = max(0.1, math.ceil(found.asked.most * 1000) / 10)
         span = f"{found.asked.least * 100:.0f} to {found.asked.most * 100:.0f} %"
         yield f"  # The cautious end of {span}, as far as the cache tells."
         yield f"  working_set: {plain_number(told, 4)}%"
-    yield f"  load: {{rate: {plain_number(max(1.0, found.per_s), 4)}/s}}"
+    yield f"  load: {{rate: {plain_number(rate, 4)}/s}}"
     yield "  stop: {duration: 60s}"
     yield ""
     yield "# Burst credits are spent: what is bought must do its rate all day."
@@ -168,6 +175,8 @@ def _volume(found: Found) -> Iterator[str]:
 
 def _database(found: Found) -> Iterator[str]:
     yield f"engine: {found.engine}"
+    if (version := version_of(found)) is not None:
+        yield f'version: "{version}"'
     levels = facts_of(found.engine).consistency_levels
     if levels or len(found.shape.nodes) > 1:
         yield f"replication_factor: {found.copies}"
@@ -178,6 +187,13 @@ def _database(found: Found) -> Iterator[str]:
         yield f"table: {flow(busiest.options)}"
     if found.shape.settings:
         yield f"settings: {flow(found.shape.settings)}"
+
+
+def version_of(found: Found) -> str | None:
+    """Return the release series that the server said it is of; None: it said something else."""
+    whole = found.shape.version.rpartition(" ")[2]
+    series = re.match(r"\d{1,3}(\.\d{1,3})?" if found.engine != "postgresql" else r"\d{1,3}", whole)
+    return None if series is None else series[0]
 
 
 def hardware(found: Found, stated: Stated) -> tuple[str, str]:

@@ -124,6 +124,8 @@ class Found:
     disk_per_s: DiskReading | None
     """What the disks of the nodes that are seen do, each in the mean."""
     unseen: tuple[str, ...]
+    commits_per_s: float | None = None
+    """Transactions that changed something; None: the server does not tell."""
     blocks: tuple[BlocksSeen, ...] = ()
     """What block traces of the disks tell, where they were asked for."""
 
@@ -136,6 +138,11 @@ class Found:
     def per_s(self) -> float:
         """Reads and writes."""
         return self.reads_per_s + self.writes_per_s
+
+    @property
+    def writes_per_commit(self) -> int:
+        """Writes of a transaction in the mean; 1 where the server does not tell."""
+        return max(1, round(self.writes_per_s / self.commits_per_s)) if self.commits_per_s else 1
 
     @property
     def read_ratio(self) -> float:
@@ -196,6 +203,9 @@ class Found:
     def _load(self) -> Iterator[tuple[str, str]]:
         yield "reads", f"{self.reads_per_s:,.1f}/s"
         yield "writes", f"{self.writes_per_s:,.1f}/s"
+        if self.commits_per_s is not None:
+            each = self.writes_per_s / self.commits_per_s if self.commits_per_s else 0.0
+            yield "commits", f"{self.commits_per_s:,.1f}/s, {each:,.1f} writes each"
         yield "mixture", f"{self.read_ratio * 100:.1f} % reads"
         yield "busiest interval", f"{self.busiest_per_s:,.1f}/s of {self._interval()}"
         if self.scans_per_s >= ACTIVE_RATIO:
@@ -264,6 +274,7 @@ class Found:
             "reads_per_s": self.reads_per_s,
             "writes_per_s": self.writes_per_s,
             "scans_per_s": self.scans_per_s,
+            "commits_per_s": self.commits_per_s,
             "busiest_per_s": self.busiest_per_s,
             "intervals": [
                 {
@@ -368,7 +379,17 @@ def found_of(engine: str, window: Window, shape: Shape, machines: Sequence[Machi
         asked=asked,
         disk_per_s=_disks(window),
         unseen=tuple(unseen),
+        commits_per_s=_commits(window),
     )
+
+
+def _commits(window: Window) -> float | None:
+    """Return the commits a second of the whole window; None: the server does not tell."""
+    first, last = window.readings[0].commits, window.readings[-1].commits
+    if first is None or last is None:
+        return None
+    # A server that was restarted began at 0 again.
+    return (last - first if last >= first else last) / window.seconds
 
 
 def _values(table: TableSeen) -> float:

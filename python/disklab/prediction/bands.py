@@ -62,6 +62,11 @@ class Design:
         return len(self.signs)
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether its columns are orthogonal, so that it says which unknown moves a figure."""
+        return len(self) > len(self.unknowns)
+
+    @property
     def ranges(self) -> Floats:
         """1 for each unknown that is a range of the experiment file, 0 for the others."""
         return np.array([float(one.key[0] == "range") for one in self.unknowns])
@@ -70,6 +75,7 @@ class Design:
     def digest(self) -> str:
         """Tells it from designs of other unknowns or other ranges."""
         told = repr([(one.key, one.within, one.correlation) for one in self.unknowns])
+        told += "" if self.tells_apart else f" {len(self)} draws"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def shifts(self, draw: int) -> dict[Key, float]:
@@ -90,8 +96,17 @@ class Design:
             yield cell.moved(self.shifts(draw))
 
 
-def design_of(unknowns: Sequence[Unknown]) -> Design:
-    """Return the smallest design that tells the unknowns apart; ValueError: there are too many."""
+def design_of(unknowns: Sequence[Unknown], draws: int | None = None) -> Design:
+    """Return the smallest design that tells the unknowns apart; ValueError: there are too many.
+
+    `draws`: as few, where fewer do not tell them apart: each unknown is moved up in half of them,
+    drawn at random, so that the spread of all is right in the mean, and no mover is told.
+    """
+    if draws is not None and draws <= len(unknowns):
+        chance = np.random.default_rng(draws)
+        halves = np.repeat([1.0, -1.0], draws // 2)
+        columns = [chance.permutation(halves) for _ in unknowns]
+        return Design(tuple(unknowns), np.array(columns).T)
     size = next((size for size in SIZES if size > len(unknowns)), None)
     if size is None:
         raise ValueError(f"{len(unknowns)} unknowns, at most {SIZES[-1] - 1}")
@@ -151,7 +166,7 @@ def bands_of(
         design=design.digest,
         draws=kept,
         pair_residuals={name: known[name].pairs for name in kept},
-        movers=_movers(design, moved),
+        movers=_movers(design, moved) if design.tells_apart else [],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -74,14 +74,16 @@ class Options:
     fidelity: Literal["full", "quick"] = "full"
     bands: bool | None = False
     """Whether figures get 80 % bands; None: where that takes at most `MOST_AUTOMATIC` cells."""
+    draws: int | None = None
+    """Of the bands; None: as many as tell apart what they consist of."""
     rough: frozenset[int] = frozenset()
     """Trials whose bands are sketched, a seventh of the time: nothing builds up in them."""
     year: bool = False
     """Whether a year of disk weather is drawn; it is where a promise has an `of_time`, too."""
     weather: tuple[Path, ...] = ()
     """Catalogue files with numbers of the weather that replace the package's."""
-    bare: frozenset[int] = frozenset()
-    """Trials that get no bands: what they are to tell is told without."""
+    given: Mapping[int, Bands] = field(default_factory=dict, repr=False, compare=False)
+    """Bands by trial that are known already; with any, no others are worked out."""
     memory: Memory = field(default_factory=dict, repr=False, compare=False)
     """Answers that are known already."""
     ranged: Ranged | None = None
@@ -135,7 +137,7 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
                     run, refused_result(cell.trial, experiment.title, problems), emit
                 )
         try:
-            banded = _bands(cells, options, str(experiment.path))
+            banded = dict(options.given) or _bands(cells, options, str(experiment.path))
             weather = (
                 load_catalog([*user_files(), *options.weather]) if options.weather else catalog
             )
@@ -157,6 +159,16 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
         run.end()
         emit(RunFinished(run.info.id, run.folder, finished, 0, interrupted=False))
     return run
+
+
+def bands_of(experiment: Experiment, options: Options) -> dict[int, Bands]:
+    """Return the bands of each trial that has them, without a run."""
+    catalog = load_catalog()
+    cells = [
+        _prepared(trial, experiment, catalog, options, None)
+        for trial in experiment.trials("predict")
+    ]
+    return _bands(cells, options, str(experiment.path))
 
 
 def calibration_of(trial: Trial, options: Options) -> Calibration | None:
@@ -217,13 +229,12 @@ def _bands(cells: list[_Cell], options: Options, place: str) -> dict[int, Bands]
         for cell in cells
         if cell.prepared.job is not None
         and not _is_search(cell)
-        and cell.trial.index not in options.bare
         and not takes_over(cell.trial)
         and not cell.trial.spec.events
     }
     if options.bands is False or not found:
         return {}
-    design = design_of(unknowns_of(list(found.values())))
+    design = design_of(unknowns_of(list(found.values())), options.draws)
     slow = any("database" not in cell.job for cell in found.values())
     if (
         options.bands is None

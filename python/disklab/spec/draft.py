@@ -56,6 +56,9 @@ class Draft:
     caching: Sequence[Caching] = ("None",)
     nodes: int = 3
     copies: int = 3
+    servers: int = 1
+    """Of a database with one primary, each with all rows."""
+    writes_per_commit: int | None = None
     rows: int = 50_000_000
     """Rows of the whole table, copies not counted."""
     row_bytes: int = 1000
@@ -87,7 +90,7 @@ class Draft:
     @property
     def laid_out(self) -> tuple[int, int]:
         """Return the nodes, and how many have each row."""
-        return (self.nodes, self.copies) if self.has_nodes else (1, 1)
+        return (self.nodes, self.copies) if self.has_nodes else (self.servers, self.servers)
 
 
 def draft(wish: Draft) -> str:
@@ -140,7 +143,7 @@ def _cluster(wish: Draft) -> list[str]:
         else f"threads: {wish.threads}"
     )
     stop = "duration: 60s" if wish.rate_per_s is not None else f"operations: {OPERATIONS}"
-    reads = round(wish.read_ratio * 100)
+    reads = shares_of(wish)
     nodes, copies = wish.laid_out
     required = []
     if bounds := [*_required(wish)]:
@@ -170,7 +173,8 @@ def _cluster(wish: Draft) -> list[str]:
         f"dataset: {{rows: {count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
         "",
         "workload:",
-        f"  operations: {{read: {reads}%, write: {100 - reads}%}}",
+        f"  operations: {{read: {plain_number(reads)}%, write: {plain_number(100 - reads)}%}}",
+        *([] if wish.writes_per_commit is None else [together(wish.writes_per_commit)]),
         "  keys: uniform    # or zipfian, latest, sequential",
         f"  load: {{{load}}}",
         f"  stop: {{{stop}}}",
@@ -180,12 +184,22 @@ def _cluster(wish: Draft) -> list[str]:
     ]
 
 
+def together(writes: int) -> str:
+    """Return the line of a workload whose writes are committed together."""
+    return f"  writes_per_commit: {writes}    # one write is the whole transaction"
+
+
 STATES = {
     "steady": "page_cache: warm, host_cache: warm, credits: 0%",
     "cold": "page_cache: cold, host_cache: written, credits: 0%",
     "rested": "page_cache: warm, host_cache: warm, credits: 100%",
 }
 """`before` of a file by the state of its system."""
+
+
+def shares_of(wish: Draft) -> float:
+    """Return the percentage of reads, with a decimal where transactions are few."""
+    return round(wish.read_ratio * 100, 0 if wish.writes_per_commit is None else 2)
 
 
 def _required(wish: Draft) -> Iterator[str]:
@@ -197,7 +211,7 @@ def _required(wish: Draft) -> Iterator[str]:
         return
     if wish.storage_p99_ms is not None:
         yield f"storage_p99: {plain_number(wish.storage_p99_ms)}ms"
-    reads = round(wish.read_ratio * 100)
+    reads = shares_of(wish)
     for side, share in (("read", reads), ("write", 100 - reads)):
         if share and latencies:
             yield f"{side}: {{{latencies}}}"

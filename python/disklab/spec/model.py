@@ -310,8 +310,7 @@ class Operations(Part):
     delete: Ratio = Field(default=0.0, examples=["5%"])
     """Deletes of one row. The table is filled again for the next trial."""
     scan: Ratio = Field(default=0.0, examples=["95%"])
-    """Reads of 1 to `scan_rows` rows, from one on in the order of the table (Cassandra: of the
-    ring)."""
+    """Reads of 1 to `scan_rows` rows from one on, in the table's order (Cassandra: the ring's)."""
     read_modify_write: Ratio = Field(default=0.0, examples=["50%"])
     """Reads of one row that a write of all of it follows; its time is that of both."""
 
@@ -524,11 +523,12 @@ class Workload(Part):
     operations: Operations | None = Field(default=None, examples=[{"read": "100%"}])
     """Rows: the mixture of operations."""
     ycsb: Literal["A", "B", "C", "D", "E", "F"] | None = Field(default=None, examples=["B"])
-    """Rows: the mixture and keys of a workload of YCSB by its name, instead of `operations` and
-    `keys`. Writes are of whole rows; E has scans of 1 to 100 rows and inserts, F reads rows before
-    it writes them."""
+    """Rows: mixture and keys of a workload of YCSB, instead of `operations` and `keys`. Writes are
+    of whole rows; E has scans of 1 to 100 rows and inserts, F reads rows before it writes them."""
     scan_rows: Annotated[int, Field(ge=1, le=10_000)] = Field(default=100, examples=[100])
     """Rows of a scan at most; each number from 1 on is as likely."""
+    writes_per_commit: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, examples=[4])
+    """Writes of a transaction, which counts as one write. Of databases with SQL, predicted only."""
     keys: Literal["uniform", "gaussian", "sequential", "zipfian", "latest"] = Field(
         default="uniform", examples=["zipfian"]
     )

@@ -234,6 +234,12 @@ def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         rule = "the simulator models reads and writes of rows so far"
         yield Problem(f"{place}: workload", work.kind, rule, REHEARSE)
     else:
+        if work.writes_per_commit is not None:
+            rule = "Cassandra has no transactions of several writes"
+            way_out = "leave it out: each write is an operation of its own"
+            yield Problem(
+                f"{place}: workload.writes_per_commit", str(work.writes_per_commit), rule, way_out
+            )
         yield from _unmodelled_database(database, place)
     yield from left_caches(spec, place)
 

@@ -34,6 +34,9 @@ USUAL: Mapping[str, Setting] = {
     "sync_binlog": "0",
     "innodb_doublewrite": "ON",
     "innodb_io_capacity": "200",
+    "innodb_buffer_pool_size": "134217728",
+    "innodb_log_file_size": "100663296",
+    "log_bin": "OFF",
 }
 """Settings that decide what a disk has to do, as a server has them that nobody changed (10.11)."""
 USERS = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
@@ -85,6 +88,8 @@ class MariadbObserver:
     """Whether the server keeps times of statements, and lets this user see them."""
     by_table: bool
     """Whether it counts by table."""
+    logs: bool = False
+    """Whether it has a binary log, whose commits it counts."""
     _before: dict[str, tuple[float, float]] = field(default_factory=dict)
     _tables: tuple[TableSeen, ...] = ()
 
@@ -112,7 +117,7 @@ class MariadbObserver:
                 row[0]: row[1].upper() in ("ON", "1")
                 for row in sql.ask(
                     "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
-                    "('userstat', 'performance_schema')"
+                    "('userstat', 'performance_schema', 'log_bin')"
                 )
             }
             made = cls(
@@ -122,6 +127,7 @@ class MariadbObserver:
                 means=switches.get("performance_schema", False)
                 and sql.ask(SEES_STATEMENTS) != [["0"]],
                 by_table=switches.get("userstat", False),
+                logs=switches.get("log_bin", False),
             )
             made._before = made._statements()
             made._tables = tuple(made._listed(made._status("GLOBAL STATUS")))
@@ -134,7 +140,11 @@ class MariadbObserver:
         """Return the counters."""
         status = self._status("GLOBAL STATUS")
         return Reading(
-            time.monotonic(), dict(self._shared(count_of(status))), (self._buffer_pool(status),)
+            time.monotonic(),
+            dict(self._shared(count_of(status))),
+            (self._buffer_pool(status),),
+            # Without a binary log it counts commits of reads with those of writes.
+            commits=figure(status["Binlog_commits"]) if self.logs else None,
         )
 
     def _shared(self, whole: Count) -> Iterator[tuple[str, Count]]:
@@ -181,6 +191,11 @@ class MariadbObserver:
         self._tables = tuple(self._listed(status))
         measured = tuple(self._measured(one) if one.name in tables else one for one in self._tables)
         unseen = ["MariaDB tells no percentiles of its response times"]
+        if not self.logs:
+            unseen.append(
+                "how many writes a transaction has: without a binary log it is not counted, and "
+                "each write stands as a commit of its own"
+            )
         if not self.by_table and len(self._tables) > 1:
             unseen.append(
                 "operations are shared out to tables by their size: the server counts by table "
