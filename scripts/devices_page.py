@@ -1,7 +1,7 @@
 """Prints how far predicted devices are from published ones, by study and figure.
 
 The studies are those of `reference/devices-abroad.yaml` (`STUDY...`: of these alone). Some of the
-catalogue's limits and service times rest on them: `--without` predicts each study by a catalogue
+catalogue's limits and service times rest on them: `--without` predicts one study by a catalogue
 without its own data. `--cells` prints each cell too.
 """
 
@@ -149,6 +149,9 @@ def main() -> int:
     studies = yaml.safe_load(STUDIES.read_text(encoding="utf-8"))["studies"]
     wanted = [word for word in sys.argv[1:] if not word.startswith("-")]
     studies = [study for study in studies if not wanted or study["id"] in wanted]
+    if "--without" in sys.argv and len(studies) != 1:
+        # An experiment file is read with the first catalogue of the process.
+        sys.exit("--without takes one STUDY: write its id")
     cells = list(compared(studies, apart="--without" in sys.argv))
     if "--cells" in sys.argv:
         for cell in cells:
