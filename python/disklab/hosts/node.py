@@ -97,6 +97,7 @@ class VolumeWish:
     filesystem: Filesystem
     read_ahead_bytes: int | None
     latency: str | None = None
+    barriers: bool = True
 
 
 @dataclass(frozen=True)

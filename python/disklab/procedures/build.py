@@ -222,6 +222,7 @@ def node_wish(trial: Trial, name: str, cluster: Cluster) -> NodeWish:
                 filesystem=volume.filesystem,
                 read_ahead_bytes=volume.read_ahead_bytes,
                 latency=volume.latency,
+                barriers=volume.barriers,
             )
             for device, volume in cluster.volumes.items()
             if cluster.device_of(device) == device
