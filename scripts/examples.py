@@ -152,6 +152,10 @@ SHOWN = {
         ("rehearse", "experiments/redis-fsync.yaml", "--quick", "--repeat", "3"),
         ("percentiles-everysec", "percentiles-always"),
     ),
+    "nats-sync-interval": Example(
+        ("rehearse", "experiments/nats-sync-interval.yaml", "--quick"),
+        ("faults-until-whole-again-1-of-1",),
+    ),
     "yugabytedb-disk-types": rehearsed(
         "yugabytedb-disk-types",
         "--quick",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from campaigns.attack import files, fio, folders, names, namespaces, requests, serve, settings
+from campaigns.attack import files, fio, folders, kits, names, namespaces, requests, serve, settings
 
 KINDS = (
-    *(settings.KIND, files.KIND, fio.KIND, names.KIND, requests.KIND, folders.KIND, serve.KIND),
-    namespaces.KIND,
+    *(settings.KIND, kits.KIND, files.KIND, fio.KIND, names.KIND, requests.KIND, folders.KIND),
+    *(serve.KIND, namespaces.KIND),
 )

@@ -199,6 +199,11 @@ def _facts_of_kit(kit: Kit) -> Facts:
     )
 
 
+def modelled_as(engine: str) -> str:
+    """Return the database of the registry by whose model another one is simulated."""
+    return (kit_of(engine).kit.predicted_as or engine) if is_kit(engine) else engine
+
+
 def has_one_primary(engine: str, copies: int) -> bool:
     """Return whether one node alone takes changes, and another one has to be promoted for it."""
     facts = facts_of(engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from disklab.cli import app
 from disklab.errors import MachineError, UserError
 from disklab.kits import kit_named, read_kit, shipped
 from disklab.kits.plan import Plan, Spot, slowed, unknown_names
-from disklab.kits.results import Reader
+from disklab.kits.results import Figures, Reader
 from disklab.kits.schema import Result
 from disklab.kits.words import at_path, filled
+from disklab.results import Histogram
+from disklab.workloads.tool import _histogram
 from typer.testing import CliRunner
 
 NEW = Path(str(resources.files("disklab") / "kits" / "new.yaml"))
@@ -178,3 +181,25 @@ def test_a_path_of_an_answer() -> None:
     assert list(at_path(answer, "nodes.*.a[0]")) == [1, 3]
     assert list(at_path(answer, "nodes.*.a[*]")) == [1, 2, 3]
     assert list(at_path(answer, "nodes.z.a")) == []
+
+
+def test_the_page_has_a_kit_that_is_whole(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kits.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(kit: .*?)```", page, re.DOTALL)
+    file = tmp_path / "kit.yaml"
+    file.write_text(example, encoding="utf-8")
+    found = read_kit(file)
+    assert list(unknown_names(found.kit)) == []
+    assert found.kit.tried == "never run by us"
+
+
+def test_percentiles_that_a_tool_says_are_the_trials() -> None:
+    told = Figures(numbers={"p50": 2.0, "p95": 9.0, "p99": 20.0, "p99.9": 55.0, "max": 55.0})
+    histogram = _histogram(told, 1, 6000)
+    assert histogram is not None
+    assert histogram.counts.sum() == 6000
+    summary = histogram.summary_ms()
+    assert {name: round(summary[name]) for name in told.numbers} == told.numbers
+    # A tool that says fewer has said nothing of the rest; and no latency is not zero.
+    assert _histogram(Figures(numbers={"p50": 2.0, "p99": 20.0}), 1, 6000) is None
+    assert Histogram.of(()).summary_ms() == {}

@@ -31,6 +31,7 @@ TRIALS = {
     "device-trace": 8,
     "etcd-which-disk": 8,
     "galera-local-or-attached": 4,
+    "kafka-lost-broker": 4,
     "mariadb-doublewrite": 2,
     "mariadb-which-disk": 3,
     "nats-sync-interval": 6,

@@ -101,6 +101,20 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to w
     console().print(f"Written: {file}. Next: disklab kit check {file}", markup=False)
 
 
+@app.command()
+def lock(file: File) -> None:
+    """Fetch the programs of a kit that have a lock, and write the sums of their files into it."""
+    from disklab.databases.kit.programs import sums_of  # noqa: PLC0415
+
+    found = kit_named(str(file)) if str(file) in shipped() else read_kit(file)
+    for program in found.kit.programs:
+        if program.lock is not None:
+            sums = sums_of(program)
+            (found.folder / program.lock).write_text(sums, encoding="ascii")
+            count = len(sums.splitlines())
+            console().print(f"{program.lock}: {count} files of {program.name}", markup=False)
+
+
 @app.command("try")
 def try_kit(  # noqa: PLR0913, PLR0917 - each option is a parameter
     file: File,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from disklab import reading
 from disklab.catalog import Catalog, Speed, cpu_speed
 from disklab.catalog.facts import GIB
+from disklab.database_facts import modelled_as
 from disklab.errors import Problem, UserError
 from disklab.reading import digits
 from disklab.spec import ClusterTrial
@@ -265,7 +266,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def _file_of(engine: str) -> Path:
-    return Path(str(resources.files("disklab") / FOLDER / f"{engine}.yaml"))
+    return Path(str(resources.files("disklab") / FOLDER / f"{modelled_as(engine)}.yaml"))
 
 
 @cache

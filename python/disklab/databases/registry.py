@@ -12,12 +12,12 @@ from functools import cache
 from importlib import import_module
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.database_facts import facts_of, names
+from disklab.database_facts import facts_of, modelled_as, names
 from disklab.databases.protocol import Database, NodePlace, Progress, Request, say_nothing
 from disklab.databases.record import Record
 from disklab.databases.simulating import Simulated
 from disklab.errors import Problem, UserError
-from disklab.kits import is_kit, kit_of
+from disklab.kits import is_kit
 
 
 @cache
@@ -39,9 +39,7 @@ def simulated_of(engine: str) -> Simulated | None:
     """Return what the simulator is asked of a database of the registry; None: it has no model."""
     if facts_of(engine).simulator is None:
         return None
-    if is_kit(engine):
-        engine = str(kit_of(engine).kit.predicted_as)
-    found = import_module(f"disklab.databases.{engine}.simulated").SIMULATED
+    found = import_module(f"disklab.databases.{modelled_as(engine)}.simulated").SIMULATED
     assert isinstance(found, Simulated), f"disklab.databases.{engine}.simulated has a SIMULATED"
     return found
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import resources
+from os.path import dirname
+from pathlib import Path
 
 from disklab.errors import Problem
 from disklab.kits.schema import Kit, KitSetting, Lines, Load, Part
 from disklab.kits.words import Values, filled, unknown_in
 
+HARNESS = Path(str(resources.files("disklab") / "kits" / "harness.py"))
+"""What load programs of kits share; it lies beside those of any kit."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
 
 
@@ -53,6 +59,7 @@ class Plan:
             "nodes": len(self.spots),
             "copies": self.copies,
             "run": spot.run,
+            "harness": f"{spot.run}/{HARNESS.name}",
             "node.name": spot.name,
             "node.number": number + 1,
             "node.address": spot.address,
@@ -60,6 +67,7 @@ class Plan:
             **{f"volume.{name}": folder for name, folder in spot.volumes.items()},
             **{f"memory.{name}": size for name, size in self.memory.items()},
             **{f"program.{name}": path for name, path in spot.programs.items()},
+            **{f"folder.{name}": dirname(path) for name, path in spot.programs.items()},
             **{f"file.{each.name}": f"{spot.run}/{each.name}" for each in kit.files},
             **{f"setting.{name}": self.setting(name) for name in kit.settings},
         }
@@ -68,7 +76,12 @@ class Plan:
         """Return a setting as it is written: the experiment's value or the default, slowed."""
         kind = self.kit.settings[name]
         value = self.settings.get(name, kind.default)
-        return slowed(value, self.slow) if kind.period else value
+        if not kind.period:
+            return value
+        slow = slowed(value, self.slow)
+        # A number that stands for never is the largest already.
+        largest = kind.type == "integer" and kind.most is not None and int(slow) > kind.most
+        return str(kind.most) if largest else slow
 
     def _joined(self, lines: Lines, values: Values) -> str:
         if lines.nodes is not None:
@@ -98,8 +111,9 @@ def slowed(value: str, slow: int) -> str:
     amount = _AMOUNT.fullmatch(value)
     if amount is None or slow == 1:
         return value
-    number = float(amount[1]) * slow
-    return f"{number:g}{amount[2]}" if number % 1 else f"{int(number)}{amount[2]}"
+    number = Fraction(amount[1]) * slow
+    whole = number.denominator == 1
+    return f"{number if whole else float(number):{'' if whole else 'g'}}{amount[2]}"
 
 
 LOAD = ("threads", "seconds", "count", "rate", "seed", "fill", "ledger")

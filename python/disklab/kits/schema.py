@@ -254,7 +254,7 @@ class Process(Part):
     name: Name = "server"
     run: Command
     environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
-    on: Annotated[str, Field(pattern=r"^(all|first [1-9])$")] = "all"
+    nodes: Annotated[str, Field(pattern=r"^(all|first [1-9])$")] = "all"
     """Which nodes have it."""
     ready: tuple[Probe, ...] = Field(min_length=1, max_length=8)
     within: Seconds = 60.0
@@ -271,7 +271,7 @@ class Step(Part):
     """Method and path."""
     port: Name | None = None
     body: Text | None = None
-    on: Literal["each", "first"] = "first"
+    nodes: Literal["each", "first"] = "first"
     """Each node, or one that serves."""
     matches: Pattern | None = None
     """Of what it answers; otherwise it is tried again."""
@@ -480,7 +480,7 @@ class Kit(Part):
     )
     several_nodes: bool = False
     """Whether its nodes make a cluster."""
-    units: Mapping[str, Mapping[str, int]] = Field(
+    units: Mapping[str, Mapping[Annotated[str, Field(pattern=r"^[A-Za-z/]{1,8}$")], int]] = Field(
         default={
             "time": {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000},
             "bytes": {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30},

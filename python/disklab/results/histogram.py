@@ -143,7 +143,12 @@ class Histogram:
         return [int(value) for value in values(self.layout)[1][found]]
 
     def summary_ms(self) -> dict[str, float]:
-        """Return mean, p50, p95, p99, p99.9 and max in milliseconds, of nanosecond values."""
+        """Return mean, p50, p95, p99, p99.9 and max in milliseconds, of nanosecond values.
+
+        Nothing without values: nobody has seen a latency of zero.
+        """
+        if not self.counts.any():
+            return {}
         named = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}
         found = dict(zip(named, self.percentiles(list(named.values())), strict=True))
         told = {"mean": self.mean, **found, "max": self.max}

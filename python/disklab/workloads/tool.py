@@ -149,7 +149,7 @@ class ToolRun:
         wish, numbers = self._wish, figures.numbers
         took_s = (time.time_ns() - self._started_ns) / 1e9
         count, elapsed_s = _amounts(wish, figures, took_s)
-        histogram = _histogram(figures, wish.slow)
+        histogram = _histogram(figures, wish.slow, round(count))
         latency = {name: numbers[name] / wish.slow for name in LATENCIES if name in numbers}
         if histogram is not None:
             latency = histogram.summary_ms()
@@ -266,18 +266,37 @@ def _amounts(wish: Wish, figures: Figures, took_s: float) -> tuple[float, float]
     return count, seconds
 
 
-def _histogram(figures: Figures, slow: int) -> Histogram | None:
-    """Return what was said of all latencies; None: the tool has said percentiles alone."""
+def _histogram(figures: Figures, slow: int, count: int) -> Histogram | None:
+    """Return what was said of all latencies, as steps where it was percentiles; None: too little.
+
+    Steps have the percentiles that were said, and between them the higher one.
+    """
     if figures.hdr and slow == 1:
         return decode(figures.hdr[-1])
-    if not figures.buckets:
+    buckets = figures.buckets or [*_steps(figures.numbers, count)]
+    if not buckets:
         return None
     empty = Histogram.of(())
     counts = np.zeros_like(empty.counts)
-    for latency_ms, number in figures.buckets:
+    for latency_ms, number in buckets:
         ns = min(max(round(latency_ms * MS / slow), 0), empty.layout.highest)
         counts[empty.layout.index_of(ns)] += number
     return Histogram(empty.layout, counts)
+
+
+def _steps(numbers: Mapping[str, float], count: int) -> Iterator[tuple[float, int]]:
+    """Yield latencies in ms and how often, of which these are the percentiles; nothing of fewer."""
+    if not {"p50", "p95", "p99"} <= numbers.keys():
+        return
+    below = 0
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1)):
+        if name in numbers:
+            upto = round(count * share)
+            yield numbers[name], max(upto - below, 0)
+            below = max(upto, below)
+    highest = max(numbers[name] for name in ("p99", "p99.9", "max") if name in numbers)
+    if count > below:
+        yield highest, count - below
 
 
 class Tool:

@@ -27,7 +27,7 @@ from disklab.databases.protocol import (
 )
 from disklab.errors import MachineError, Problem, refuse
 from disklab.kits import kit_of
-from disklab.kits.plan import Plan, Spot, texts_of
+from disklab.kits.plan import HARNESS, Plan, Spot, texts_of
 from disklab.kits.schema import Counter, Kit, Step
 from disklab.kits.shelf import KitFolder
 from disklab.kits.words import at_path, names_in
@@ -148,7 +148,7 @@ class KitCluster:
 
     def _do(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            for node in self._serving if step.on == "each" else self._serving[:1]:
+            for node in self._serving if step.nodes == "each" else self._serving[:1]:
                 node.do(step)
 
     def _empty_ledger(self) -> None:
@@ -353,11 +353,11 @@ def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterato
 def _server_programs(kit: Kit) -> set[str]:
     """Return the programs that a kit's nodes need; those of a load are had with it."""
     return {
-        name.removeprefix("program.")
+        name.partition(".")[2]
         for place, template in texts_of(kit)
         if not place.startswith(("loads.", "fill", "check"))
         for name in names_in(template)
-        if name.startswith("program.")
+        if name.startswith(("program.", "folder."))
     }
 
 
@@ -398,6 +398,8 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         for program in of.kit.programs
         if program.script is not None
     }
+    if scripts:
+        scripts[HARNESS.name] = text(HARNESS, KIT)
     made = [
         KitNode(place, spot, number, place.host.account(USERS), scripts)
         for number, (place, spot) in enumerate(zip(nodes, spots, strict=True))

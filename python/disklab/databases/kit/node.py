@@ -90,7 +90,7 @@ class KitNode:
 
     def _own_processes(self) -> Iterator[Process]:
         for process in self.plan.kit.processes:
-            if process.on == "all" or self.number < int(process.on.removeprefix("first ")):
+            if process.nodes == "all" or self.number < int(process.nodes.removeprefix("first ")):
                 yield process
 
     @property
@@ -231,9 +231,9 @@ class KitNode:
                 reason = self._failed(step)
                 if reason is None or step.ignore:
                     return
-                self.check()
                 if step.retry is None or wait.is_over:
                     raise MachineError(f"{self.plan.kit.title} on {self.place.name}: {reason}")
+                self.check()
                 wait.pause(POLL_SECONDS)
 
     def _failed(self, step: Step) -> str | None:

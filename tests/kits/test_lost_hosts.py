@@ -1,4 +1,4 @@
-"""NATS by its kit: tried in a folder, and rehearsed on emulated disks with a host that is lost."""
+"""Kits on emulated disks: what a lost host loses, by what its setting promised; and in a folder."""
 
 from __future__ import annotations
 
@@ -17,26 +17,34 @@ cluster:
   vm: azure/Standard_D4s_v5
   volumes: {data: {disks: azure/P10, caching: None, filesystem: xfs}}
 client: {nodes: 1, vm: azure/Standard_D4s_v5}
-database: {engine: kit, kit: nats, replication_factor: 1}
+database: {engine: kit, kit: KIT, replication_factor: 1}
 workload:
-  tool: {load: publish, threads: 2}
+  tool: {load: LOAD, threads: 2}
   load: {rate: 100/s}
   stop: {duration: 8s}
 before: {page_cache: as-left}
 events: [{at: 3s, lose: n1}, {at: 4s, start: n1}]
 factors:
   level:
-    lost, 2m: {}
-    lost, always: {database.settings.sync_interval: always}
-    killed, 2m: {events: [{at: 3s, kill: n1}, {at: 4s, start: n1}]}
+    lost: {database.settings: {SETTING: NEVER}}
+    lost, always: {database.settings: {SETTING: always}}
+    killed: {database.settings: {SETTING: NEVER}, events: [{at: 3s, kill: n1}, {at: 4s, start: n1}]}
 rehearse: {scale: 1, time_dilation: 1}
 """
+KITS = {
+    "nats": {"LOAD": "publish", "SETTING": "sync_interval", "NEVER": "2m"},
+    "valkey": {"LOAD": "set", "SETTING": "appendfsync", "NEVER": "'no'"},
+}
 
 
 @pytest.mark.machine
-def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path) -> None:
-    file = tmp_path / "nats.yaml"
-    file.write_text(EXPERIMENT, encoding="utf-8")
+@pytest.mark.parametrize("kit", KITS)
+def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path, kit: str) -> None:
+    text = EXPERIMENT.replace("KIT", kit)
+    for word, value in KITS[kit].items():
+        text = text.replace(word, value)
+    file = tmp_path / "lost.yaml"
+    file.write_text(text, encoding="utf-8")
     out = tmp_path / "runs"
     said = subprocess.run(
         [str(DISKLAB), "rehearse", str(file), "--quick", "--json", "--out", str(out)],
@@ -53,11 +61,11 @@ def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path) -> None
     for level, one in results.items():
         assert one["recovery"]["rows_checked"] > 100, (level, one)
         assert one["recovery"]["rows_wrong"] == 0, (level, one)
-        assert any("sync_interval" in warning for warning in one["warnings"]), one["warnings"]
-    assert lost["lost, 2m"] > 100
+        assert any(KITS[kit]["SETTING"] in warning for warning in one["warnings"]), one["warnings"]
+    assert lost["lost"] > 100
     assert lost["lost, always"] == 0
     # What a process has written outlives it, synced or not.
-    assert lost["killed, 2m"] == 0
+    assert lost["killed"] == 0
     assert lab.processes() == []
 
 
