@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -215,17 +217,31 @@ def check_folder(folder: Path, cert: Path | None, key: Path | None) -> None:
 
 def knob(
     file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="Where the page is written.")
-    ] = Path("knob.html"),
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Write the page here, and do not open it."),
+    ] = None,
 ) -> None:
-    """Write the simulator as a page: pick disks, turn knobs, see rate, tail, limit and price.
+    """Open the simulator in a browser: three scenes to play with, then a system of your own.
 
     One file that works without a server and asks no other host; what is picked is in its address.
+    In a clone the simulator for browsers is built first, where it is missing (once, a minute or
+    two). Without FILE the page is knob.html in this folder.
 
-    Example: [bold]disklab knob knob.html[/bold]
+    Examples: [bold]disklab knob[/bold], [bold]disklab knob page.html[/bold]
     """
     from disklab.durable import write_file  # noqa: PLC0415
-    from disklab.knob import made_page  # noqa: PLC0415 - other commands should not wait for it
+    from disklab.knob import build_module, made_page  # noqa: PLC0415 - others should not wait
 
-    write_file(file, made_page().text.encode("utf-8"), "FILE")
-    console().print(str(file), soft_wrap=True, markup=False, highlight=False)
+    build_module()
+    page = file or Path("knob.html")
+    write_file(page, made_page().text.encode("utf-8"), "FILE")
+    console().print(str(page), soft_wrap=True, markup=False, highlight=False)
+    if file is None and not open_page(page.resolve().as_uri()):
+        notes().print("No browser can be opened from here: open that file in one.")
+
+
+def open_page(address: str) -> bool:
+    """Open an address in the browser of the desktop; return whether there is one."""
+    graphical = sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}
+    # A browser is not started with root's rights.
+    return bool(graphical) and os.geteuid() != 0 and webbrowser.open(address)

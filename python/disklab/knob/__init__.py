@@ -5,6 +5,8 @@ import gzip
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata, resources
@@ -22,8 +24,10 @@ from disklab.report.html import DARK, LIGHT, variables
 HTML = "knob.html"
 MODULE = "simulator.wasm"
 NAMED = "DISKLAB_WASM"
-SCRIPTS = ("jobs.js", "charts.js", "picture.js", "knob.js")
+SCRIPTS = ("jobs.js", "charts.js", "picture.js", "scenes.js", "knob.js")
+AXES = "axes.js"
 KIND = Kind("the simulator for browsers", 64 << 20, "build it again by `scripts/knob.sh`")
+BUILDER = Path("scripts/knob.sh")
 
 
 def module_path() -> Path:
@@ -35,6 +39,26 @@ def module_path() -> Path:
 def has_module() -> bool:
     """Return whether the simulator for browsers was built here."""
     return module_path().is_file()
+
+
+def builder() -> Path | None:
+    """Return the script of a clone that builds the simulator for browsers; None: no clone."""
+    clone = Path(__file__).resolve().parents[3]
+    script = clone / BUILDER
+    return script if script.is_file() and (clone / "Cargo.toml").is_file() else None
+
+
+def build_module() -> None:
+    """Build the simulator where this is a clone and it is missing or older than its sources.
+
+    What the build prints goes to standard error. Raises MachineError, with what is missing.
+    """
+    script = builder()
+    if os.environ.get(NAMED) or script is None:
+        return
+    ended = subprocess.run([str(script)], check=False, stdout=sys.stderr)
+    if ended.returncode and not has_module():
+        raise MachineError(f"{script} did not build the simulator for browsers; see above")
 
 
 @dataclass(frozen=True)
@@ -54,10 +78,11 @@ def made_page(vms: frozenset[str] | None = None) -> Page:
     path = module_path()
     if not path.is_file():
         raise MachineError(
-            f"{path}: the simulator for browsers is not there: wheels of a release have it; in a "
-            "clone, scripts/knob.sh builds it (one minute)"
+            f"{path}: the simulator for browsers is not there; in a clone `disklab knob` builds "
+            "it (one to two minutes of processor time), and wheels of a release have it"
         )
-    script = "\n".join(_file(name) for name in SCRIPTS)
+    axes = resources.files("disklab.report").joinpath(AXES).read_text(encoding="utf-8")
+    script = "\n".join([axes, *map(_file, SCRIPTS)])
     style = f":root{{{variables(LIGHT)}}}\n" + _file("knob.css").replace(
         "/* dark */", variables(DARK)
     )
@@ -103,4 +128,4 @@ def _file(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-__all__ = ["Page", "has_module", "made_page"]
+__all__ = ["Page", "build_module", "has_module", "made_page"]

@@ -9,12 +9,14 @@ const DEVICE_FILE = 5 * GIB;
 
 // The choice that the page opens with, and every key that a choice has.
 const USUAL = {
-  engine: 'cassandra', vm: 'azure/Standard_E16s_v3', client: '', nodes: 3, copies: 3,
-  disk: 'azure/P30', count: 4, size: 1024, iops: 0, mbps: 0, caching: 'None', latency: '', log: 'data',
-  ahead: 8, rows: 100000000, columns: 5, bytes: 818, read: 90, keys: 'uniform', threads: 64, rate: 0,
+  engine: 'postgresql', vm: 'aws/r8g.2xlarge', client: '', nodes: 1, copies: 1,
+  disk: 'aws/gp3', count: 1, size: 1000, iops: 3000, mbps: 250, caching: 'None', latency: '', log: 'data',
+  ahead: -1, rows: 300000000, columns: 5, bytes: 200, read: 80, keys: 'uniform', threads: 32, rate: 0,
   slots: 0, settings: '', memory: 'cold', cache: 'written', credits: 100,
   rw: 'randread', block: 8, jobs: 1, depth: 32, script: 'oltp_read', tables: 20,
 };
+// What differs in the other choice that the page opens with.
+const OTHER = {iops: 12000};
 
 // Exact fractions: [numerator, denominator], as Python has them.
 const fraction = ([n, d]) => [BigInt(n), BigInt(d)];

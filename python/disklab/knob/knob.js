@@ -1,7 +1,7 @@
-// The page: two choices, their answers, and the address that holds both.
+// The page: scenes, or two choices, their answers, and the address that holds both.
 const SIDES = ['a', 'b'];
 const IDLE_MS = 250;  // after the last turn, before an answer is refined
-const state = {offer: null, a: null, b: null, answers: {}, turn: 'threads', at: null, preset: null, promise: 0, round: 0};
+const state = {offer: null, a: null, b: null, answers: {}, turn: 'threads', at: null, preset: null, promise: 0, round: 0, view: 'scene'};
 const get = (id) => document.getElementById(id);
 
 // A simulator that answers one question after the other; what is out of date is dropped.
@@ -44,86 +44,94 @@ async function unpacked(id) {
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
 }
 
-// What the form asks, by what is simulated.
-const ROWS = ['cassandra', 'postgresql'], NOT_FIO = [...ROWS, 'yugabytedb'];
+// What the form asks, by what is simulated: key, label, kind, databases, when, and what the word means.
+const ROWS = ['cassandra', 'postgresql', 'mariadb', 'mysql'], NOT_FIO = [...ROWS, 'yugabytedb'];
+const vendorOf = (name) => name.split('/')[0];
+const disksOf = ({disks}, {vm, disk}) => {
+  const own = Object.keys(disks).filter((name) => vendorOf(name) === vendorOf(vm)).sort((x, y) => chosen(disks[y].iops) - chosen(disks[x].iops));
+  const kept = disk in disks && !own.includes(disk) ? [[disk, `${disk} (not for this VM)`]] : [];
+  return [...kept, ...own, ['nvme', "the VM's own NVMe"], ['local', "the VM's temporary disk"]];
+};
 const FIELDS = [
-  ['engine', 'Database', (offer) => [...Object.entries(offer.engines).map(([key, {title}]) => [key, title]), ['fio', 'none: fio on a disk']]],
-  ['vm', 'VM', (offer) => Object.keys(offer.vms), null, 'broad'],
-  ['nodes', 'Nodes', 1, NOT_FIO], ['copies', 'Copies of a row', 1, ['cassandra', 'yugabytedb']],
-  ['disk', 'Disk', (offer, {vm}) => [['local', 'local: temp disk'], ['nvme', 'nvme: local'], ...Object.keys(offer.disks).filter((name) => name.split('/')[0] === vm.split('/')[0])]],
-  ['count', 'Disks', 1], ['size', 'GiB each', 1, null, '', (offer, {disk}) => offer.disks[disk] && !offer.disks[disk].size_gib.fixed],
-  ['iops', 'IOPS each', 'range', null, 'broad', (offer, {disk}) => chosen(offer.disks[disk]?.iops)],
-  ['mbps', 'MB/s each (0: included)', 0, null, '', (offer, {disk}) => chosen(offer.disks[disk]?.mb_per_s)],
-  ['caching', 'Host caching', () => ['None', 'ReadOnly', 'ReadWrite']],
-  ['latency', 'Service times', (offer, {disk}) => [['', 'newest'], ...Object.keys(offer.disks[disk]?.latency ?? {}).filter((date) => date !== 'default')]],
-  ['log', 'Log on', () => [['data', 'the data disks'], ['local', 'the temp disk']], ROWS],
-  ['threads', 'Threads', 'range', NOT_FIO, 'broad'], ['rate', 'Rate a second (0: as fast as the threads)', 0, ROWS],
-  ['ahead', 'Read-ahead', () => [[-1, "the kernel's 128 KiB"], ...[0, 4, 8, 16, 32, 64, 128, 256, 512].map((kib) => [kib, `${kib} KiB`])], ROWS],
-  ['rows', 'Rows (a table)', 1, NOT_FIO], ['columns', 'Columns', 1, ROWS], ['bytes', 'Bytes of each', 1, ROWS], ['read', 'Reads, %', 'range', ROWS],
-  ['keys', 'Keys', () => ['uniform', 'gaussian', 'zipfian'], ROWS], ['slots', 'Read and write slots (0: usual)', 0, ['cassandra']],
-  ['settings', 'Settings', (offer) => Object.keys(offer.engines.cassandra.settings).map((name) => [name, name || 'usual']), ['cassandra']],
-  ['script', 'sysbench', (offer) => Object.keys(offer.engines.yugabytedb.transactions), ['yugabytedb']], ['tables', 'Tables', 1, ['yugabytedb']],
-  ['rw', 'fio rw', () => ['randread', 'randwrite', 'randrw', 'read', 'write', 'rw'], ['fio']],
-  ['block', 'KiB of an I/O', () => [4, 8, 16, 32, 64, 128, 256, 1024], ['fio']], ['jobs', 'Jobs', 1, ['fio']], ['depth', 'Depth', 1, ['fio']],
-  ['memory', 'Page cache', () => ['cold', 'warm'], NOT_FIO], ['cache', 'Host cache holds', () => [['empty', 'nothing'], ['written', 'what was written'], ['warm', 'all that fits']]],
-  ['credits', 'Credits, %', 'range'],
-  ['client', "Client's VM", (offer) => [['', 'as the nodes'], ...Object.keys(offer.vms)], NOT_FIO, 'broad'],
+  ['engine', 'Database', (offer) => [...Object.entries(offer.engines).map(([key, {title}]) => [key, title]), ['fio', 'none: fio alone']], null, null, 'What reads and writes. fio is a test program that uses the disk by itself.'],
+  ['vm', 'VM size', 'search', null, null, 'The machine of each server; it has a limit of its own for disks. Type a part of the name.'],
+  ['disk', 'Disk', disksOf, null, null, "A cloud disk is reached over the network and outlives the VM. The VM's own disks are faster, and empty once it stops."],
+  ['count', 'Disks a server', 1, null, null, 'Several are used as one (striped): their speeds add up.'],
+  ['threads', 'Threads', 'range', NOT_FIO, null, 'Clients that each wait for an answer before they ask again.'],
+  ['depth', 'Queue depth', 1, ['fio'], null, 'Requests that each job keeps under way.'],
+  ['nodes', 'Servers', 1, NOT_FIO, null, 'That hold the data together (nodes).'], ['copies', 'Copies of a row', 1, ['cassandra', 'yugabytedb'], null, 'On how many servers each row is kept.'],
+  ['size', 'GiB a disk', 1, null, (offer, {disk}) => offer.disks[disk] && !offer.disks[disk].size_gib.fixed, 'The size that is bought.'],
+  ['iops', 'IOPS a disk', 'range', null, (offer, {disk}) => chosen(offer.disks[disk]?.iops), 'Requests a second that are bought. 0: what is included.'],
+  ['mbps', 'MB/s a disk', 0, null, (offer, {disk}) => chosen(offer.disks[disk]?.mb_per_s), 'Megabytes a second that are bought. 0: what is included.'],
+  ['caching', 'Host caching', () => ['None', 'ReadOnly', 'ReadWrite'], null, null, 'Some VMs of Azure keep copies on the SSD of their host: ReadOnly of what is read, ReadWrite also of what is written, before it is safe.'],
+  ['latency', 'Service times', (offer, {disk}) => [['', 'newest'], ...Object.keys(offer.disks[disk]?.latency ?? {}).filter((date) => date !== 'default')], null, null, 'Which published measurement says how long the disk takes for a request.'],
+  ['log', 'Log on', () => [['data', 'the data disks'], ['local', "the VM's temporary disk"]], ROWS, null, 'Where the database writes first what must not be lost.'],
+  ['rate', 'Rate a second', 0, ROWS, null, 'Requests that come whether or not earlier ones are answered. 0: as fast as the threads.'],
+  ['ahead', 'Read-ahead', () => [[-1, "the kernel's 128 KiB"], ...[0, 4, 8, 16, 32, 64, 128, 256, 512].map((kib) => [kib, `${kib} KiB`])], ROWS, null, 'What the kernel reads beyond what was asked for.'],
+  ['rows', 'Rows (a table)', 1, NOT_FIO, null, 'How much data there is: beyond memory, reads go to the disk.'], ['columns', 'Columns', 1, ROWS, null, 'Of a row.'], ['bytes', 'Bytes a column', 1, ROWS, null, 'Of a row.'],
+  ['read', 'Reads, %', 'range', ROWS, null, 'The rest writes.'], ['keys', 'Keys', () => ['uniform', 'gaussian', 'zipfian'], ROWS, null, 'Which rows are asked for: all alike (uniform), or a few far more often.'],
+  ['slots', 'Read and write slots', 0, ['cassandra'], null, 'Requests that Cassandra works on at once. 0: its default.'],
+  ['settings', 'Settings', (offer) => Object.keys(offer.engines.cassandra.settings).map((name) => [name, name || 'default']), ['cassandra'], null, "Cassandra's own, or those of a published study."],
+  ['script', 'sysbench', (offer) => Object.keys(offer.engines.yugabytedb.transactions), ['yugabytedb'], null, 'What a transaction does: ten reads of one row each, or one insert.'], ['tables', 'Tables', 1, ['yugabytedb'], null, 'Of sysbench, all alike.'],
+  ['rw', 'Pattern', () => ['randread', 'randwrite', 'randrw', 'read', 'write', 'rw'], ['fio'], null, "In fio's words: rand is in random order, rw reads and writes by halves."],
+  ['block', 'KiB a request', () => [4, 8, 16, 32, 64, 128, 256, 1024], ['fio'], null, 'How much is read or written at a time.'], ['jobs', 'Jobs', 1, ['fio'], null, 'Copies of fio that run side by side.'],
+  ['memory', 'Page cache', () => ['cold', 'warm'], NOT_FIO, null, 'Whether memory holds data already when it begins (warm), or nothing (cold).'],
+  ['cache', 'Host cache holds', () => [['empty', 'nothing'], ['written', 'what was written'], ['warm', 'all that fits']], null, null, 'What the SSD of the host holds when it begins.'],
+  ['credits', 'Credits, %', 'range', null, null, 'How much of what was saved up for bursts is there when it begins.'],
+  ['client', "Client's VM size", 'search', NOT_FIO, null, 'The machine that asks. Empty: one as the servers.'],
 ];
+const FIRST = ['engine', 'vm', 'disk', 'count', 'threads', 'depth'];
+const WORK = ['engine', 'read', 'rows', 'columns', 'bytes', 'keys', 'script', 'tables', 'rw', 'block'];
 const RANGES = {threads: [1, 1024], read: [0, 100], credits: [0, 100], iops: [0, 80000]};
 const TURNS = {
   threads: [8, 32, 64, 128, 256, 512], copies: [1, 3, 5], count: [1, 2, 4, 8], read: [0, 25, 50, 75, 100], credits: [0, 25, 50, 100], ahead: [0, 8, 16, 32, 64, 128, 256, 512],
   caching: ['None', 'ReadOnly'], iops: [3000, 5000, 10000, 20000, 40000], rate: [1000, 5000, 10000, 20000, 40000], depth: [1, 8, 32, 64, 256], tables: [10, 20, 30],
 };
+const labelOf = (key) => FIELDS.find(([name]) => name === key)[1];
 
 const options = (list) => list.map((one) => (Array.isArray(one) ? one : [one, String(one)])).map(([value, text]) => made('option', {value}, text));
-const asked = ([, , , engines, , when], choice) => (!engines || engines.includes(choice.engine)) && (!when || when(state.offer, choice));
+const asked = ([, , , engines, when], choice) => (!engines || engines.includes(choice.engine)) && (!when || when(state.offer, choice));
 
-// A form's select; the one that it has where the same is offered: a list of all VMs is a thousand elements.
-function selectOf(form, name, list) {
-  const offered = JSON.stringify(list), own = form.elements.namedItem(name);
-  if (own?.offered === offered) return own;
-  const control = made('select', {name}, ...options(list));
-  control.offered = offered;
-  return control;
-}
-
+// A form with the fields that come first, and the rest behind a word; it stays open.
 function formOf(side) {
-  const form = get(`form-${side}`), choice = state[side], focused = document.activeElement?.name, own = form.contains(document.activeElement);
-  form.replaceChildren(...FIELDS.filter((field) => asked(field, choice)).map(([key, label, kind, , css]) => {
-    const value = choice[key];
-    let control;
-    if (typeof kind === 'function') {
-      control = selectOf(form, key, kind(state.offer, choice));
-      control.value = value;
-    } else {
-      control = made('input', {name: key, type: 'number', min: kind === 'range' ? RANGES[key][0] : kind, step: 1, value: Number.isNaN(value) ? '' : value});
-    }
-    const parts = [label, control];
-    if (kind === 'range') {
-      const [min, max] = RANGES[key];
-      parts.push(made('input', {name: key, type: 'range', min, max, value, 'aria-label': `${label}, as a slider`}));
-    }
-    return made('label', {class: css || null}, ...parts);
-  }));
-  if (own && focused) form.elements.namedItem(focused)?.focus?.();
+  const form = get(`form-${side}`), focused = document.activeElement?.name, own = form.contains(document.activeElement), open = form.querySelector('details')?.open ?? false;
+  const fields = FIELDS.filter((field) => asked(field, state[side])), labels = (list) => list.map((field) => labelled(side, field));
+  const more = made('details', {open}, made('summary', {}, 'More'), made('div', {}, ...labels(fields.filter(([key]) => !FIRST.includes(key)))));
+  form.replaceChildren(...labels(fields.filter(([key]) => FIRST.includes(key))), more);
+  if (own && focused) [...form.querySelectorAll(`[name=${focused}]`)].at(0)?.focus();
 }
 
+function labelled(side, [key, label, kind, , , help]) {
+  const value = state[side][key], id = `help-${side}-${key}`, told_ = {name: key, 'aria-describedby': id}, parts = [label];
+  if (typeof kind === 'function') {
+    const control = made('select', told_, ...options(kind(state.offer, state[side])));
+    control.value = value;
+    parts.push(control);
+  } else if (kind === 'search') {
+    parts.push(made('input', {...told_, type: 'search', list: 'vm-sizes', value, autocomplete: 'off', spellcheck: 'false'}));
+  } else {
+    parts.push(made('input', {...told_, type: 'number', min: kind === 'range' ? RANGES[key][0] : kind, step: 1, value: Number.isNaN(value) ? '' : value}));
+  }
+  if (kind === 'range') {
+    const [min, max] = RANGES[key];
+    parts.push(made('input', {name: key, type: 'range', min, max, value, 'aria-label': `${label}, as a slider`}));
+  }
+  return made('label', {}, ...parts, made('small', {id}, help));
+}
+
+// Nothing is changed but what was touched: what does not fit together is said, with the way out.
 function turned(side, control) {
-  const number = typeof USUAL[control.name] === 'number';
-  state[side][control.name] = number ? (control.value === '' ? NaN : Number(control.value)) : control.value;
-  for (const other of get(`form-${side}`).querySelectorAll(`[name=${control.name}]`)) if (other !== control) other.value = control.value;
-  if (['engine', 'vm', 'disk'].includes(control.name)) { settled(side); formOf(side); }
-  if (control.name === 'engine') turnsOf();
+  const {name, value} = control, {vms} = state.offer;
+  if ((name === 'vm' || name === 'client') && !(value in vms) && !(name === 'client' && !value)) {
+    const many = Object.keys(vms).filter((size) => size.toLowerCase().includes(value.toLowerCase())).length;
+    get(`help-${side}-${name}`).textContent = many ? `${many} sizes have this in their name: pick one.` : 'No size that we know has this in its name.';
+    return;
+  }
+  state[side][name] = typeof USUAL[name] === 'number' ? (value === '' ? NaN : Number(value)) : value;
+  for (const other of get(`form-${side}`).querySelectorAll(`[name=${name}]`)) if (other !== control) other.value = value;
+  if (['engine', 'vm', 'disk'].includes(name)) formOf(side);
+  if (name === 'engine') turnsOf();
   answer(side);
-}
-
-// A disk of another vendor, and dates that the disk does not have, go with the VM or the disk that is picked.
-function settled(side) {
-  const choice = state[side], vendor = choice.vm.split('/')[0];
-  if (!isLocal(choice) && choice.disk.split('/')[0] !== vendor) choice.disk = Object.keys(state.offer.disks).find((name) => name.split('/')[0] === vendor);
-  if (choice.disk === 'local') choice.count = 1;
-  if (!(choice.latency in (state.offer.disks[choice.disk]?.latency ?? {}))) choice.latency = '';
-  if (isLocal(choice)) choice.caching = 'None';
 }
 
 function turnsOf() {
@@ -155,9 +163,7 @@ async function answer(side) {
   if (state.answers[side].round !== round) return;
   received(side, report);
   show();
-  const ms = performance.now() - begun;
-  document.body.dataset.ms = ms.toFixed(1);
-  document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
+  told(begun);
   refineSoon();
 }
 
@@ -207,16 +213,16 @@ async function sweep(outdated, name, begun = SIDES.map((css) => ({css, points: [
   if (preset && preset.turn === state.turn) {
     for (const line of lines) {
       const {at = [], rate = []} = preset.published[line.css] ?? {};
-      line.published = at.map((value, index) => [places.indexOf(value), rate[index]]).filter(([place, value]) => place >= 0 && value);
+      line.published = at.map((value, index) => [value, rate[index]]).filter(([, figure]) => figure);
     }
   }
   showSweep(lines, places, name);
-  for (const [index, value] of places.entries()) {
+  for (const value of places) {
     for (const line of lines) {
       const job = jobFor({...state[line.css], [state.turn]: value});
       const report = job && await state.refining.ask(fidelity(job, name));
       if (outdated()) return lines;
-      if (report?.ops_per_s) line.points = [...line.points.filter(([place]) => place !== index), [index, report.ops_per_s]].sort(([x], [y]) => x - y);
+      if (report?.ops_per_s) line.points = [...line.points.filter(([place]) => place !== value), [value, report.ops_per_s]].sort(([x], [y]) => places.indexOf(x) - places.indexOf(y));
     }
     showSweep(lines, places, name);
   }
@@ -225,10 +231,11 @@ async function sweep(outdated, name, begun = SIDES.map((css) => ({css, points: [
 
 function showSweep(lines, places, name) {
   const published = lines.some((line) => line.published.length);
-  const cell = (points, index) => { const found = points.find(([place]) => place === index); return found ? shown(found[1]) : ''; };
-  const rows = places.map((value, index) => [String(value), ...lines.map(({points}) => cell(points, index)), ...(published ? lines.map((line) => cell(line.published, index)) : [])]);
+  const cell = (points, value) => { const point = points.find(([place]) => place === value); return point ? shown(point[1]) : ''; };
+  const names = places.some((value) => typeof value === 'string') ? places : null;
+  const rows = places.map((value) => [String(value), ...lines.map(({points}) => cell(points, value)), ...(published ? lines.map((line) => cell(line.published, value)) : [])]);
   const caption = `Operations a second as the knob is turned, A whole and B dashed; ${name === 'quick' ? 'quick fidelity, from the left' : 'sketches'}${published ? '; squares are published' : ''}.`;
-  putFigure('sweep', figureOf(linesOf(lines, places, 'operations a second'), caption, () => tableOf(
+  putFigure('sweep', figureOf(linesOf(lines, {xs: places, names, log: !names && isWide(places), unit: 'operations a second', across: labelOf(state.turn), wide: widthOf('sweep')}), caption, () => tableOf(
     'Operations a second', [get('turn').selectedOptions[0]?.text ?? state.turn, 'A', 'B', ...(published ? ['A, published', 'B, published'] : [])], rows)));
 }
 
@@ -237,20 +244,25 @@ const usd = (amount) => (amount === null ? 'not known' : `${Math.round(amount).t
 const ratio = (number) => (number >= 10 ? Math.round(number).toLocaleString('en') : number.toFixed(1));
 
 // The simulator calls what binds `latency` where every limit has room.
-const bound = ({resource, utilisation}) => (resource === 'latency' ? 'no limit is full, latency decides' : `${utilisation < 0.8 ? 'nearest limit' : 'limited by'}: ${resource} (${Math.round(utilisation * 100)} % used)`);
+const LIMITS = {
+  'disk IOPS': "the disk's requests a second", 'disk MB/s': "the disk's megabytes a second", 'vm uncached IOPS': "the VM's requests a second to disks", 'vm uncached MB/s': "the VM's megabytes a second to disks",
+  'vm cached IOPS': "the VM's requests a second to cached disks", 'vm cached MB/s': "the VM's megabytes a second to cached disks", 'node CPU': "the servers' processors", 'client CPU': "the client's processors",
+};
+const inWords = (resource) => LIMITS[resource] ?? resource;
+const bound = ({resource, utilisation: used}) => (resource === 'latency' ? 'no limit is full: it waits for single requests' : used < 0.8 ? `nearest limit: ${inWords(resource)}, ${Math.round(used * 100)} % used` : `limited by ${inWords(resource)}`);
+
+// What the two sides do differently: where there is any, their rates are no comparison of disks.
+const otherWork = () => WORK.filter((key) => SIDES.some((side) => asked(FIELDS.find(([name]) => name === key), state[side])) && !Object.is(state.a[key], state.b[key]));
 
 function sentence() {
   const able = SIDES.filter((side) => state.answers[side]?.report);
   if (!able.length) return 'Neither can be simulated: see what is wrong below.';
-  const one = (side) => {
-    const {report} = state.answers[side];
-    return `${side.toUpperCase()} does ${shown(report.ops_per_s)} a second, 99 % within ${shown(report.latency_ms.p99)} ms; ${bound(report.bottleneck)}.`;
-  };
-  if (able.length < 2) return one(able[0]);
+  const binds = able.map((side) => `${side.toUpperCase()}: ${bound(state.answers[side].report.bottleneck)}.`).join(' ');
+  if (able.length < 2) return binds;
   const [a, b] = SIDES.map((side) => state.answers[side].report.ops_per_s), [first, second] = a >= b ? ['A', 'B'] : ['B', 'A'];
-  const times_ = Math.max(a, b) / Math.min(a, b);
-  const lead = times_ < 1.05 ? 'A and B are equally fast (within 5 %).' : `${first} serves ${ratio(times_)} times the operations of ${second}.`;
-  return `${lead} ${SIDES.map(one).join(' ')}`;
+  const times_ = Math.max(a, b) / Math.min(a, b), other = otherWork();
+  if (other.length) return `A and B do different work (${other.map((key) => labelOf(key).toLowerCase()).join(', ')}): their rates are not compared. ${binds}`;
+  return `${times_ < 1.05 ? 'A and B are equally fast (within 5 %).' : `${first} serves ${ratio(times_)} times the operations of ${second}.`} ${binds}`;
 }
 
 const GROUPS = [['client, network', ['unsent', 'client', 'network']], ['processor, pauses', ['cpu', 'pause', 'overhead', 'retry']], ['slots', ['slots']], ['held by others', ['held']], ['limits', ['limits']], ['disk', ['disk']]];
@@ -261,11 +273,20 @@ function show() {
     const problems = state.answers[side]?.problems ?? [];
     get(`problems-${side}`).replaceChildren(...problems.map(({place, value, rule, way_out}) => made('li', {}, `${place}: ${value}: ${rule}; ${way_out}`)));
   }
+  showBrief();
   showAnswer();
   showTail();
   showCredits();
   showFile();
   for (const side of SIDES) if (state.answers[side]) showPicture(side, state.answers[side].journal);
+}
+
+function showBrief() {
+  const row = (side) => {
+    const {report, choice} = state.answers[side] ?? {};
+    return [side.toUpperCase(), ...(report ? [shown(report.ops_per_s), `${shown(report.latency_ms.p99)} ms`, usd(priceOf(state.offer, choice))] : ['…', '…', '…'])];
+  };
+  get('brief').replaceChildren(tableOf('', ['', 'a second', '99 % within', 'a month'], SIDES.map(row)));
 }
 
 function showAnswer() {
@@ -274,7 +295,7 @@ function showAnswer() {
   const rows = [
     ['Operations a second', ...of(({ops_per_s}) => shown(ops_per_s))], ['Median', ...ms('p50')], ['95 % within', ...ms('p95')], ['99 % within', ...ms('p99')],
     ['What binds', ...of(({bottleneck}) => `${bound(bottleneck)}${bottleneck.place ? `, ${bottleneck.place}` : ''}`)],
-    ['Then', ...of(({resources}) => resources.slice(1, 3).map(({resource, utilisation}) => `${resource} ${Math.round(utilisation * 100)} %`).join(', '))],
+    ['Then', ...of(({resources}) => resources.slice(1, 3).map(({resource, utilisation}) => `${inWords(resource)} ${Math.min(100, Math.round(utilisation * 100))} %`).join(', '))],
     ['Price a month', ...of((_, {choice}) => usd(priceOf(state.offer, choice)))],
     ['After the credits', ...of((_, {after}) => (after === null ? '-' : `${shown(after)} a second`))],
   ];
@@ -285,7 +306,13 @@ function showAnswer() {
     .sort((x, y) => (priceOf(state.offer, state[x]) ?? Infinity) - (priceOf(state.offer, state[y]) ?? Infinity));
   get('over').hidden = !state.promise;
   get('studies').hidden ||= Number(document.body.dataset.studies) !== state.promise;
-  get('buy').textContent = !state.promise ? '' : kept.length ? `Buy ${kept[0].toUpperCase()}: the cheaper that keeps it (${usd(priceOf(state.offer, state[kept[0]]))} a month).` : 'Neither keeps it.';
+  get('buy').textContent = !state.promise ? '' : kept.length ? boughtWords(kept) : 'Neither keeps it.';
+}
+
+function boughtWords([first, second]) {
+  const [price, other] = [first, second].map((side) => side && priceOf(state.offer, state[side]));
+  if (!second) return `Buy ${first.toUpperCase()}: it alone keeps it (${usd(price)} a month).`;
+  return price === other ? `Both keep it for the same price (${usd(price)} a month).` : `Buy ${first.toUpperCase()}: the cheaper of two that keep it (${usd(price)} a month).`;
 }
 
 // The promise over the studies: of each, the cheaper of its two sides that keeps it, at quick fidelity.
@@ -321,11 +348,11 @@ function showTail() {
   })));
   if (!bars.length) { get('tail').replaceChildren(made('p', {class: 'quiet'}, 'The model does not split these times.')); return; }
   const rows = bars.map(({label, parts}) => [label, ...parts.map((part) => `${shown(part)} ms`)]);
-  putFigure('tail', figureOf(barsOf(bars, 'ms'), 'What the median, the 95th and the 99th percentile consist of.',
+  putFigure('tail', figureOf(barsOf(bars, 'ms', widthOf('tail')), 'What the median, the 95th and the 99th percentile consist of.',
     () => tableOf('Milliseconds by stretch of the way', ['', ...GROUPS.map(([name]) => name)], rows)), keyOf(GROUPS.map(([name], index) => [`p${index}`, name])));
 }
 
-const HOURS = [0, 1, 2, 3, 4, 6, 8, 12, 24];
+const HOURS = Array.from({length: 25}, (_, hour) => hour);
 
 function showCredits() {
   const lines = [], rows = [];
@@ -334,13 +361,13 @@ function showCredits() {
     const tightest = credits.filter(({lasts_s}) => lasts_s !== null).sort((x, y) => x.lasts_s - y.lasts_s)[0] ?? credits[0];
     if (!tightest) continue;
     const begun = state.answers[side].choice.credits, hours = tightest.lasts_s === null ? Infinity : tightest.lasts_s / 3600;
-    const left = (at) => Math.max(0, begun * (1 - at / hours));
-    lines.push({css: side, points: HOURS.map((at, index) => [index, left(at)])});
-    rows.push([`${side.toUpperCase()}, ${tightest.place}`, hours === Infinity ? 'never' : `after ${shown(hours)} h`, ...HOURS.map((at) => `${Math.round(left(at))} %`)]);
+    const left = (at) => Math.max(0, begun * (1 - at / hours)), at = hours < 24 ? [...HOURS, hours].sort((x, y) => x - y) : HOURS;
+    lines.push({css: side, points: at.map((hour) => [hour, left(hour)])});
+    rows.push([`${side.toUpperCase()}, ${tightest.place}`, hours === Infinity ? 'never' : `after ${shown(hours)} h`, ...[1, 4, 12, 24].map((hour) => `${Math.round(left(hour))} %`)]);
   }
   if (!lines.length) { get('credits').replaceChildren(made('p', {class: 'quiet'}, 'Neither has burst credits.')); return; }
-  putFigure('credits', figureOf(linesOf(lines, HOURS.map((at) => `${at} h`), '% of the bucket that empties first, under this load'), 'Credits over the hours.',
-    () => tableOf('Credits', ['', 'gone', ...HOURS.map((at) => `${at} h`)], rows)));
+  const chart = linesOf(lines, {xs: HOURS, unit: '% of the credits that run out first, under this load', across: 'hours', wide: widthOf('credits'), end: 100});
+  putFigure('credits', figureOf(chart, 'Credits over the hours.', () => tableOf('Credits', ['', 'gone', '1 h', '4 h', '12 h', '24 h'], rows)));
 }
 
 function showFile() {
@@ -349,36 +376,64 @@ function showFile() {
   get('rehearse').textContent = choice.engine === 'yugabytedb' ? 'disklab rehearse does not run YugabyteDB' : 'disklab rehearse knob.yaml';
 }
 
-// The address holds what differs from the usual choice.
+// The address holds what differs from the usual choice, or the scene.
 function saved() {
-  const found = new URLSearchParams();
-  for (const side of SIDES) for (const [key, value] of Object.entries(state[side])) if (!Object.is(value, USUAL[key])) found.set(`${side}.${key}`, value);
-  found.set('turn', state.turn);
-  if (state.promise) found.set('promise', state.promise);
-  if (state.preset !== null) found.set('study', state.preset);
-  history.replaceState(null, '', `#${found}`);
+  const address = new URLSearchParams();
+  for (const side of SIDES) for (const [key, value] of Object.entries(state[side])) if (!Object.is(value, USUAL_OF[side][key])) address.set(`${side}.${key}`, value);
+  address.set('turn', state.turn);
+  if (state.promise) address.set('promise', state.promise);
+  if (state.preset !== null) address.set('study', state.preset);
+  history.replaceState(null, '', `#${address}`);
+}
+
+const USUAL_OF = {a: USUAL, b: {...USUAL, ...OTHER}};
+
+// Whether a choice of the address is one that the page has.
+function isKnown(side, key, given) {
+  const {offer} = state, kind = FIELDS.find(([name]) => name === key)?.[2];
+  if (kind === 'search') return given in offer.vms || (key === 'client' && !given);
+  if (key === 'disk') return given in offer.disks || given === 'local' || given === 'nvme';
+  if (typeof kind === 'function') return kind(offer, state[side]).some((entry) => String([entry].flat()[0]) === given);
+  return kind !== undefined && given !== '' && Number.isFinite(Number(given));
 }
 
 function loaded() {
-  const found = new URLSearchParams(location.hash.slice(1)), {offer} = state;
-  const list = (key, side) => { const kind = FIELDS.find(([name]) => name === key)?.[2]; return typeof kind === 'function' ? kind(offer, state[side]).map((one) => String(Array.isArray(one) ? one[0] : one)) : null; };
+  const address = new URLSearchParams(location.hash.slice(1)), {offer} = state, unknown = [];
   for (const side of SIDES) {
-    state[side] = {...USUAL};
-    for (const key of Object.keys(USUAL)) {
-      const given = found.get(`${side}.${key}`);
-      if (given === null) continue;
-      const able = list(key, side);
-      if (!able || able.includes(given)) state[side][key] = typeof USUAL[key] === 'number' ? Number(given) : given;
+    const own = [...address].filter(([key]) => key.startsWith(`${side}.`)).map(([key, value]) => [key.slice(2), value]);
+    state[side] = {...(own.length || !address.has('study') ? USUAL_OF[side] : {...USUAL, ...offer.presets[address.get('study')]?.base, ...offer.presets[address.get('study')]?.[side]})};
+    // The disk first: it decides which service times there are.
+    for (const [key, given] of own.sort(([x], [y]) => (y === 'disk') - (x === 'disk'))) {
+      if (isKnown(side, key, given)) state[side][key] = typeof USUAL[key] === 'number' ? Number(given) : given;
+      else unknown.push(`${side}.${key}=${given}`);
     }
   }
-  if (!found.has('b.disk') && !found.has('b.caching') && !found.has('study') && !found.has('b.vm')) state.b.caching = 'ReadOnly';
-  const study = Number(found.get('study') ?? NaN);
-  state.preset = Number.isInteger(study) && offer.presets[study] ? study : null;
-  state.promise = Math.max(0, Number(found.get('promise')) || 0);
-  state.turn = found.get('turn') in TURNS ? found.get('turn') : 'threads';
+  const number = (key, list) => { const at = Number(address.get(key) || NaN); if (address.has(key) && !list[at]) unknown.push(`${key}=${address.get(key)}`); return list[at] ? at : null; };
+  state.preset = number('study', offer.presets);
+  state.promise = Math.max(0, Number(address.get('promise')) || 0);
+  state.turn = address.get('turn') in TURNS ? address.get('turn') : 'threads';
+  for (const [key, value] of address) if (!/^([ab]\.|own$|(scene|study|promise|turn)$)/.test(key)) unknown.push(value ? `${key}=${value}` : key);
   state.at = state.preset !== null && offer.presets[state.preset].turn === state.turn ? offer.presets[state.preset].at : null;
   get('promise').value = state.promise || '';
+  get('notice').hidden = !unknown.length;
+  get('notice').textContent = `This link asks for what this page does not know: ${unknown.join(', ')}. In its place stands the page's own example.`;
   tellStudy();
+  const chosenScene = number('scene', offer.scenes);
+  opened(chosenScene === null && (address.size || unknown.length) ? 'own' : chosenScene ?? 0);
+}
+
+// Shows a scene by its number, or the form.
+function opened(view) {
+  state.view = view;
+  state.round += 1;
+  scene.round += 1;
+  clearTimeout(state.timer);
+  for (const lane of [...SIDES.map((side) => state.lanes[side]), state.refining]) lane.drop();
+  document.body.dataset.view = view === 'own' ? 'own' : 'scene';
+  for (const button of get('views').children) if (button.value === String(view)) button.setAttribute('aria-current', 'page'); else button.removeAttribute('aria-current');
+  replay.sides = {};
+  replay.fixed = null;
+  if (view === 'own') began(); else openScene(view);
 }
 
 const tellStudy = () => {
@@ -400,6 +455,12 @@ function began() {
   for (const side of SIDES) answer(side);
 }
 
+// How long a turn took to its answer, for whoever measures it.
+function told(begun) {
+  document.body.dataset.ms = (performance.now() - begun).toFixed(1);
+  document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
+}
+
 async function start() {
   const [offered, bytes] = await Promise.all([unpacked('offer'), unpacked('module')]);
   state.offer = JSON.parse(new TextDecoder().decode(offered));
@@ -407,25 +468,26 @@ async function start() {
   const address = state.address = URL.createObjectURL(new Blob([get('worker').textContent], {type: 'text/javascript'}));
   state.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(module, address)]));
   state.refining = new Lane(module, address);
-  get('presets').append(...state.offer.presets.map(({name}, number) => {
-    const button = made('button', {type: 'button'}, name);
-    button.addEventListener('click', () => presetChosen(number));
-    return button;
-  }));
+  const button = (text, attributes, pressed) => { const element = made('button', {type: 'button', ...attributes}, text); element.addEventListener('click', pressed); return element; };
+  const views = [...state.offer.scenes.map(({name}, number) => [name, number]), ['Now your own', 'own']];
+  get('views').append(...views.map(([name, value]) => button(name, {value}, () => { history.replaceState(null, '', value === 'own' ? '#own' : `#scene=${value}`); loaded(); })));
+  get('presets').append(...state.offer.presets.map(({name}, number) => button(name, {}, () => presetChosen(number))));
+  get('vm-sizes').append(...Object.keys(state.offer.vms).map((value) => made('option', {value})));
   for (const side of SIDES) {
     const form = get(`form-${side}`);
     form.addEventListener('input', ({target}) => turned(side, target));
     form.addEventListener('submit', (event) => event.preventDefault());
   }
+  get('skip').addEventListener('click', (event) => { event.preventDefault(); get('stage').focus(); });
+  get('slide').addEventListener('input', ({target}) => turnScene(Number(target.value)));
   get('turn').addEventListener('change', ({target}) => { state.turn = target.value; state.at = null; saved(); state.round += 1; state.refining.drop(); refineSoon(); });
   get('promise').addEventListener('input', ({target}) => { state.promise = Number(target.value) || 0; saved(); showAnswer(); });
   get('over').addEventListener('click', overStudies);
   get('whose').addEventListener('change', showFile);
   get('copy').addEventListener('click', () => navigator.clipboard?.writeText(get('file').textContent));
-  addEventListener('hashchange', () => { loaded(); began(); });
+  addEventListener('hashchange', loaded);
   startPicture();
   loaded();
-  began();
 }
 
 start().catch((error) => { get('says').textContent = `The simulator does not start in this browser: ${error.message}`; });

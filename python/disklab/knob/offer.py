@@ -7,6 +7,7 @@ rules of `jobs.js`, which tests hold against `prediction.cells.prepare`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
@@ -62,7 +63,7 @@ OF_ROWS = ("cassandra", "postgresql")
 
 LOCAL = ("local", "nvme")
 
-USUAL_VM = "azure/Standard_E16s_v3"
+USUAL_VM = "aws/r8g.2xlarge"
 """That the page begins with (`USUAL` of jobs.js)."""
 
 BASE = """\
@@ -114,10 +115,15 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
 
     `vms`: those that are offered beside the studies' own; None: all.
     """
-    studies = presets()
-    wanted = catalog.vms.keys() if vms is None else {USUAL_VM, *vms, *_vms_of(studies)}
+    studies, shown = presets(), scenes()
+    usual = {USUAL_VM, *(scene["choice"]["vm"] for scene in shown), *_vms_of(studies)}
+    wanted = catalog.vms.keys() if vms is None else {*vms, *usual}
     return {
-        "vms": {name: _vm(catalog, vm) for name, vm in catalog.vms.items() if name in wanted},
+        "vms": {
+            name: _vm(catalog, catalog.vms[name])
+            for name in sorted(catalog.vms, key=_generation)
+            if name in wanted
+        },
         "disks": {name: _disk(catalog, entry) for name, entry in catalog.disks.items()},
         "latencies": {
             name: latency_profile(catalog, name).model_dump(mode="json")
@@ -132,7 +138,21 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
         "seconds": SECONDS,
         "regions": REGIONS,
         "presets": studies,
+        "scenes": shown,
     }
+
+
+def scenes() -> list[Json]:
+    """Return what the page opens with: an idea with one slider each."""
+    text = (resources.files("disklab") / "knob/scenes.yaml").read_text(encoding="utf-8")
+    listed: list[Json] = yaml.safe_load(text)
+    return listed
+
+
+def _generation(vm: str) -> int:
+    """Return a sorting key: the newest generation of each vendor first."""
+    number = re.search(r"_v(\d+)$", vm) or re.search(r"/[a-z]+(\d+)", vm)
+    return -int(number[1]) if number else 0
 
 
 def presets() -> list[Json]:

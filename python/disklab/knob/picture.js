@@ -1,8 +1,9 @@
 // Single I/Os as the simulator had them, in slow motion: what each waits for, and what serves it.
 const MOST_IOS = 240, LISTED = 25, MEDIAN_S = 1.5;
-const GATE = 440, LEFT = 14, RIGHT = 886, WIDE = 900, EACH = 11, ROW = 38, HEAD = 22, ROOM = 'room in the host cache';
+const LEFT = 14, HEAD = 22, ROOM = 'room in the host cache';
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
-const replay = {sides: {}, playing: !calm.matches, at: 0, last: 0};
+// `fixed`: milliseconds of the system's in a second of the reader's; null: by the median.
+const replay = {sides: {}, playing: !calm.matches, at: 0, last: 0, fixed: null, wide: 900, gate: 440};
 
 // The same job as a sketch, which tells I/Os from its middle on one by one.
 const journalJob = (job, {elapsed_s}) => ({...fidelity(job, 'sketch'), journal: {from_ns: Math.round(elapsed_s * 5e8), most: MOST_IOS}});
@@ -29,10 +30,13 @@ function showPicture(side, journal) {
 const shownSides = () => Object.entries(replay.sides).filter(([, {ios}]) => ios.length);
 const longest = () => Math.max(...shownSides().map(([, {length}]) => length), 1e-6);
 // Milliseconds of the system's in a second of the reader's.
-const clockOf = () => Math.max(Math.min(...shownSides().map(([, {ios}]) => middle(ios.map(({arrived, ended}) => ended - arrived)))), 1e-3) / MEDIAN_S;
+const clockOf = () => replay.fixed ?? Math.max(Math.min(...shownSides().map(([, {ios}]) => middle(ios.map(({arrived, ended}) => ended - arrived)))), 1e-3) / MEDIAN_S;
 
 // One canvas: elements that move sixty times a second would leave the browser heaps of what they were.
 const canvas = made('canvas');
+// A scene has one picture, which is large; two of them share the room of a phone.
+const sizes = () => (document.body.dataset.view === 'scene' ? {row: innerWidth < 640 ? 56 : 84, dot: 7, each: 16} : {row: innerWidth < 640 ? 30 : 38, dot: 5, each: 11});
+const headOf = (side) => (side === 'scene' ? '' : `${side.toUpperCase()}: `);
 
 function redrawn() {
   const sides = shownSides(), style = getComputedStyle(document.documentElement);
@@ -43,8 +47,8 @@ function redrawn() {
   }
   replay.inks = Object.fromEntries(['ink', 'muted', 'line', 'paper', 'series1', 'series2'].map((name) => [name, style.getPropertyValue(`--${name}`)]));
   document.getElementById('clock').textContent = sides.length
-    ? `1 ms here takes ${shown(1 / clockOf())} s. Each dot is an I/O of the first node's disks as it was simulated; hollow ones write.` : '';
-  document.getElementById('ios').replaceChildren(...Object.entries(replay.sides).map(([side, own]) => made('li', {}, `${side.toUpperCase()}: ${summaryOf(own)}`)));
+    ? `1 ms takes ${shown(1 / clockOf())} s here. Each dot is a request${sides[0][0] === 'scene' ? '' : " to the first node's disks"} as it was simulated; hollow ones write.` : '';
+  document.getElementById('ios').replaceChildren(...Object.entries(replay.sides).map(([side, own]) => made('li', {}, `${headOf(side)}${summaryOf(own)}`)));
   if (sides.length) {
     putFigure('picture', figureOf(canvas, 'I/Os waiting for limits, left, and served by the host cache or by disks, right.', () => tableOf(
       `The first ${LISTED} of each, in milliseconds`, ['I/O', 'came', 'waited for', 'waited', 'served by', 'served'], sides.flatMap(([side, own]) => rowsOf(side, own)))));
@@ -54,7 +58,7 @@ function redrawn() {
   drawAll();
 }
 
-const rowsHigh = ({limits}) => ROW * Math.max(2, limits.length);
+const rowsHigh = ({limits}) => sizes().row * Math.max(2, limits.length);
 
 function summaryOf({journal, ios, length}) {
   if (journal === null) return 'its I/Os come when the knobs rest.';
@@ -69,18 +73,20 @@ function summaryOf({journal, ios, length}) {
 
 function rowsOf(side, {ios}) {
   return ios.slice(0, LISTED).map((io, index) => [
-    `${side.toUpperCase()} ${index + 1}: ${io.route}, ${shown(io.bytes / 1024)} KiB, ${io.disk}`, shown(io.arrived - ios[0].arrived),
+    `${headOf(side)}${index + 1}: ${io.route}, ${shown(io.bytes / 1024)} KiB, ${io.disk}`, shown(io.arrived - ios[0].arrived),
     [...new Set(io.waits.map(([limit]) => limit))].join(', ') || (io.passed > io.arrived ? ROOM : '-'), shown(io.passed - io.arrived),
     isCached(io) ? 'host cache' : io.disk, shown(io.ended - io.passed),
   ]);
 }
 
 function drawAll() {
-  const wide = Math.round(canvas.clientWidth * devicePixelRatio), scale = wide / WIDE, high = Math.round(replay.high * scale);
-  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, {width: wide, height: high});
+  replay.wide = canvas.clientWidth || 900;
+  replay.gate = Math.round(replay.wide * 0.52);
+  const scale = devicePixelRatio, wide = Math.round(replay.wide * scale), high = Math.round(replay.high * scale);
+  if (canvas.width !== wide || canvas.height !== high) { Object.assign(canvas, {width: wide, height: high}); canvas.style.height = `${replay.high}px`; }
   const pen = canvas.getContext('2d');
   pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.clearRect(0, 0, WIDE, replay.high);
+  pen.clearRect(0, 0, replay.wide, replay.high);
   pen.font = '12px system-ui, sans-serif';
   for (const [side, own] of shownSides()) drawAt(pen, side, own, own.from + replay.at % own.length);
   const moment = document.getElementById('moment');
@@ -90,37 +96,38 @@ function drawAll() {
 
 // Where each I/O is at a time: those that wait in a row before the gate, the others on their way to their end; null: it is not under way.
 function standing({ios, limits}, ms) {
-  const waiting = new Map(limits.map((name) => [name, 0]));
+  const waiting = new Map(limits.map((name) => [name, 0])), {gate, wide} = replay, {dot, each} = sizes();
   for (const io of ios) {
     io.place = null;
     if (ms < io.arrived || io.ended <= ms) continue;
-    io.place = [GATE + 18 + (RIGHT - GATE - 30) * (ms - io.passed) / (io.ended - io.passed), isCached(io) ? 0 : 1];
+    io.place = [gate + 18 + (wide - gate - 44) * (ms - io.passed) / (io.ended - io.passed), isCached(io) ? 0 : 1];
     if (ms >= io.passed) continue;
     const limit = waitsAt(io, ms), rank = waiting.get(limit) ?? 0;
     waiting.set(limit, rank + 1);
-    io.place = [Math.max(LEFT + 4, GATE - 18 - rank * EACH), limits.indexOf(limit)];
+    io.place = [Math.max(LEFT + dot, gate - 10 - dot - rank * each), limits.indexOf(limit)];
   }
   return waiting;
 }
 
 function drawAt(pen, side, own, ms) {
   const {ink, muted, line, paper, series1, series2} = replay.inks, {y, limits, ios} = own, waiting = standing(own, ms), binds = limits.length > 0;
+  const {gate, wide: room} = replay, {row: high, dot} = sizes();
   const write = (text, x, row, colour) => { pen.fillStyle = colour; pen.fillText(text, x, row); };
   const box = (x, wide, colour, thick) => { Object.assign(pen, {strokeStyle: colour, lineWidth: thick}); pen.strokeRect(x, y + HEAD, wide, rowsHigh(own)); };
-  write(`${side.toUpperCase()}: ${binds ? 'queue at' : 'no I/O waits for a limit'}`, LEFT - 6, y + 14, ink);
-  write('served by', GATE + 12, y + 14, ink);
-  box(LEFT - 6, GATE - LEFT, binds ? series2 : line, binds ? 2 : 1);
-  box(GATE + 6, RIGHT - GATE, line, 1);
-  limits.forEach((name, row) => write(`${name}: ${waiting.get(name)} wait`, LEFT, y + HEAD + row * ROW + 13, muted));
-  ['host cache', 'disks'].forEach((name, row) => write(name, GATE + 12, y + HEAD + row * ROW + 13, muted));
-  const colour = side === 'a' ? series1 : series2;
+  write(`${headOf(side)}${binds ? 'waiting for' : 'nothing waits'}`, LEFT - 6, y + 14, ink);
+  write('served by', gate + 12, y + 14, ink);
+  box(LEFT - 6, gate - LEFT, binds ? series2 : line, binds ? 2 : 1);
+  box(gate + 6, room - gate - 8, line, 1);
+  limits.forEach((name, row) => write(`${name}: ${waiting.get(name)}`, LEFT, y + HEAD + row * high + 13, muted));
+  ['host cache', 'disks'].forEach((name, row) => write(name, gate + 12, y + HEAD + row * high + 13, muted));
+  const colour = side === 'b' ? series2 : series1;
   Object.assign(pen, {strokeStyle: colour, lineWidth: 2});
   for (const {route, place} of ios) {
     if (!place) continue;
     const writes = route.startsWith('w') || route === 'destage';
     pen.fillStyle = writes ? paper : colour;
     pen.beginPath();
-    pen.arc(place[0], y + HEAD + place[1] * ROW + 26, 5, 0, 2 * Math.PI);
+    pen.arc(place[0], y + HEAD + place[1] * high + (high + 14) / 2, dot, 0, 2 * Math.PI);
     pen.fill();
     if (writes) pen.stroke();
   }
@@ -137,6 +144,7 @@ function frame(now) {
 }
 
 function startPicture() {
+  addEventListener('resize', redrawn);
   const button = document.getElementById('play'), moment = document.getElementById('moment');
   const tell = () => { button.textContent = replay.playing ? 'Pause' : 'Play'; };
   button.addEventListener('click', () => { replay.playing = !replay.playing; tell(); });

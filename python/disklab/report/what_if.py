@@ -17,13 +17,10 @@ from disklab.results.figures import Amount, Count, Record
 PAGE = "knob.html"
 """As `disklab knob` writes it, with every VM."""
 
-SAYS = (
-    "what if? The simulator with this configuration, in a page that lies beside this one; "
-    f"`disklab knob {PAGE}` writes it with every VM"
-)
+SAYS = "what if? The simulator with this configuration; `disklab knob` opens it with every VM"
 UNBUILT = (
-    "Turn its knobs: the simulator would lie beside this page, but this disklab was built without "
-    "it. Wheels of a release have it; in a clone, scripts/knob.sh builds it"
+    "Turn its knobs: run `disklab knob` once, which builds and opens the simulator as a page; "
+    "pages written afterwards link to it"
 )
 
 

@@ -257,11 +257,13 @@ async function list() {
   setTimeout(list, 3000);
 }
 
-// The simulator's page, where it was built.
+// The simulator's page, or how to have one.
 async function linkKnob() {
   const answer = await ask("/api/knob");
-  const { address } = answer.ok ? await answer.json() : {};
-  if (address) document.querySelector("header a").after(element("a", { href: address }, "Turn the knob"));
+  if (!answer.ok) return;
+  const { address } = await answer.json();
+  const how = "Turn the knob: run disklab knob once, which builds it";
+  document.querySelector("header a").after(address ? element("a", { href: address }, "Turn the knob") : element("span", { class: "quiet" }, how));
 }
 
 linkKnob().catch(() => {});
