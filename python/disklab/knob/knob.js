@@ -248,7 +248,7 @@ const LIMITS = {
   'disk IOPS': "the disk's requests a second", 'disk MB/s': "the disk's megabytes a second", 'vm uncached IOPS': "the VM's requests a second to disks", 'vm uncached MB/s': "the VM's megabytes a second to disks",
   'vm cached IOPS': "the VM's requests a second to cached disks", 'vm cached MB/s': "the VM's megabytes a second to cached disks", 'node CPU': "the servers' processors", 'client CPU': "the client's processors",
 };
-const inWords = (resource) => LIMITS[resource] ?? resource;
+const inWords = (resource) => LIMITS[resource.replace(/^data (?=disk )/, '')] ?? resource;
 const bound = ({resource, utilisation: used}) => (resource === 'latency' ? 'no limit is full: it waits for single requests' : used < 0.8 ? `nearest limit: ${inWords(resource)}, ${Math.round(used * 100)} % used` : `limited by ${inWords(resource)}`);
 
 // What the two sides do differently: where there is any, their rates are no comparison of disks.

@@ -10,6 +10,7 @@ const journalJob = (job, {elapsed_s}) => ({...fidelity(job, 'sketch'), journal: 
 
 const middle = (numbers) => [...numbers].sort((x, y) => x - y)[numbers.length >> 1] ?? 0;
 const isCached = ({route}) => route === 'hit' || route === 'write-back';
+const serverOf = (io) => (isCached(io) ? 'host cache' : 'disks');
 const waitsAt = (io, ms) => io.waits.find(([, from, to]) => from <= ms && ms < to)?.[0] ?? ROOM;
 
 // `journal`: of the simulator's answer; null: it has not come, or there is none.
@@ -23,7 +24,7 @@ function showPicture(side, journal) {
   const first = Math.min(...ios.map(({ended}) => ended)), last = ios.at(-1)?.arrived ?? 0;
   const [from, to] = first < last ? [first, last] : [ios[0]?.arrived ?? 0, Math.max(...ios.map(({ended}) => ended))];
   const names = ios.flatMap((io) => [...io.waits.map(([limit]) => limit), ...(io.waits.length || io.passed === io.arrived ? [] : [ROOM])]);
-  replay.sides[side] = {journal, ios, from, length: Math.max(to - from, 1e-6), limits: [...new Set(names)]};
+  replay.sides[side] = {journal, ios, from, length: Math.max(to - from, 1e-6), limits: [...new Set(names)], servers: [...new Set(ios.map(serverOf))].sort()};
   redrawn();
 }
 
@@ -58,7 +59,7 @@ function redrawn() {
   drawAll();
 }
 
-const rowsHigh = ({limits}) => sizes().row * Math.max(2, limits.length);
+const rowsHigh = ({limits, servers}) => sizes().row * Math.max(1, servers.length, limits.length);
 
 function summaryOf({journal, ios, length}) {
   if (journal === null) return 'its I/Os come when the knobs rest.';
@@ -95,12 +96,12 @@ function drawAll() {
 }
 
 // Where each I/O is at a time: those that wait in a row before the gate, the others on their way to their end; null: it is not under way.
-function standing({ios, limits}, ms) {
+function standing({ios, limits, servers}, ms) {
   const waiting = new Map(limits.map((name) => [name, 0])), {gate, wide} = replay, {dot, each} = sizes();
   for (const io of ios) {
     io.place = null;
     if (ms < io.arrived || io.ended <= ms) continue;
-    io.place = [gate + 18 + (wide - gate - 44) * (ms - io.passed) / (io.ended - io.passed), isCached(io) ? 0 : 1];
+    io.place = [gate + 18 + (wide - gate - 44) * (ms - io.passed) / (io.ended - io.passed), servers.indexOf(serverOf(io))];
     if (ms >= io.passed) continue;
     const limit = waitsAt(io, ms), rank = waiting.get(limit) ?? 0;
     waiting.set(limit, rank + 1);
@@ -112,14 +113,14 @@ function standing({ios, limits}, ms) {
 function drawAt(pen, side, own, ms) {
   const {ink, muted, line, paper, series1, series2} = replay.inks, {y, limits, ios} = own, waiting = standing(own, ms), binds = limits.length > 0;
   const {gate, wide: room} = replay, {row: high, dot} = sizes();
-  const write = (text, x, row, colour) => { pen.fillStyle = colour; pen.fillText(text, x, row); };
+  const write = (text, x, row, colour) => { pen.fillStyle = colour; pen.fillText(text, x, row, x < gate ? gate - x - 12 : room - x); };
   const box = (x, wide, colour, thick) => { Object.assign(pen, {strokeStyle: colour, lineWidth: thick}); pen.strokeRect(x, y + HEAD, wide, rowsHigh(own)); };
   write(`${headOf(side)}${binds ? 'waiting for' : 'nothing waits'}`, LEFT - 6, y + 14, ink);
   write('served by', gate + 12, y + 14, ink);
   box(LEFT - 6, gate - LEFT, binds ? series2 : line, binds ? 2 : 1);
   box(gate + 6, room - gate - 8, line, 1);
-  limits.forEach((name, row) => write(`${name}: ${waiting.get(name)}`, LEFT, y + HEAD + row * high + 13, muted));
-  ['host cache', 'disks'].forEach((name, row) => write(name, gate + 12, y + HEAD + row * high + 13, muted));
+  limits.forEach((name, row) => write(`${waiting.get(name)} for ${inWords(name)}`, LEFT, y + HEAD + row * high + 13, muted));
+  own.servers.forEach((name, row) => write(name, gate + 12, y + HEAD + row * high + 13, muted));
   const colour = side === 'b' ? series2 : series1;
   Object.assign(pen, {strokeStyle: colour, lineWidth: 2});
   for (const {route, place} of ios) {

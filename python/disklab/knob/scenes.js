@@ -12,9 +12,8 @@ const TURNED = {
 function sceneJob(shownScene, value) {
   const [choice, fio] = TURNED[shownScene.turn](shownScene, value), job = jobOf(state.offer, {...USUAL, ...choice});
   Object.assign(job.device.fio, shownScene.fio, fio);
-  const {warm_up_ns: before, runtime_ns: length} = job.device.fio;
-  // The end of what is measured: there the queue is as it stays.
-  return {fidelity: 'quick', ...job, journal: {from_ns: Math.round(before + length * 0.6), most: MOST_IOS}};
+  // Late in what is measured: there the queue is as it stays.
+  return {fidelity: 'quick', ...job, journal: {from_ns: Math.round(job.device.fio.runtime_ns * 0.6), most: MOST_IOS}};
 }
 
 const sceneNow = () => state.offer.scenes[scene.number];
@@ -90,7 +89,7 @@ function showCourse() {
 function wordsOf(own, points) {
   const rates = points.map(({rate}) => rate), most = Math.max(...rates), first = points[0], last = points.at(-1);
   const figures = {
-    iops: own.choice.iops, base: own.choice.size * 3, first: Math.round(first?.rate / 10) * 10, gain: last?.rate / first?.rate, slower: last?.ms / first?.ms, lasts: scene.lasts,
+    iops: own.choice.iops, base: provision(state.offer, {...USUAL, ...own.choice}).iops, first: Math.round(first?.rate / 10) * 10, gain: last?.rate / first?.rate, slower: last?.ms / first?.ms, lasts: scene.lasts,
     full: points.find(({rate}) => rate > 0.95 * most)?.value,
   };
   return (text) => text.replace(/\{(\w+)\}/g, (_, name) => (Number.isFinite(figures[name]) ? shown(Number(figures[name].toPrecision(2))) : '…'));
