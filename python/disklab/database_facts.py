@@ -79,6 +79,34 @@ class StoredRow(_Part):
         return ceil(row / filled) + self.entry_bytes
 
 
+class RowInPage(_Part):
+    """What a row of the rows workload takes of its page: a number and columns of bytes."""
+
+    beside_bytes: int
+    """Header, key and what else stands before the columns."""
+    short_value_bytes: int
+    """Longer values have a header of `long_header_bytes`, others one of a byte."""
+    long_header_bytes: int
+    long_alignment: int = 1
+    """Where a longer value may begin."""
+    alignment: int = 1
+    """Of the row as a whole."""
+    pointer_bytes: int = 0
+    most_bytes: int
+    """Longer rows are stored otherwise."""
+
+    def of(self, columns: int, column_bytes: int) -> int:
+        """Return the bytes of a row."""
+        end = self.beside_bytes
+        for _ in range(columns):
+            if column_bytes > self.short_value_bytes:
+                end = -(-end // self.long_alignment) * self.long_alignment + self.long_header_bytes
+            else:
+                end += 1
+            end += column_bytes
+        return -(-end // self.alignment) * self.alignment + self.pointer_bytes
+
+
 class RowsLoad(_Part):
     """How the load on rows reaches the database."""
 
@@ -132,6 +160,8 @@ class Facts(_Part):
     restart_settings: tuple[str, ...] = ()
     """Settings that a restart changes: neither its data nor its memory hang on them."""
     stored: StoredRow
+    in_page: RowInPage | None = None
+    """Of servers that keep rows in pages, where rows are simulated."""
     rows: RowsLoad
     tpcc: TpccRoom | None = None
     simulator: str | None = None
@@ -202,6 +232,13 @@ def _facts_of_kit(kit: Kit) -> Facts:
 def modelled_as(engine: str) -> str:
     """Return the database of the registry by whose model another one is simulated."""
     return (kit_of(engine).kit.predicted_as or engine) if is_kit(engine) else engine
+
+
+def in_page(engine: str) -> RowInPage:
+    """Return what a row takes of its page in a database that keeps rows in pages."""
+    layout = facts_of(engine).in_page
+    assert layout is not None, engine
+    return layout
 
 
 def has_one_primary(engine: str, copies: int) -> bool:

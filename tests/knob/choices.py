@@ -21,13 +21,13 @@ def choice(chance: random.Random, offered: Json) -> Json:
     found = disks.get(disk)
     size = chance.randint(10, 2000)
     engine = chance.choice(
-        ["cassandra", "cassandra", "postgresql", "postgresql", "fio", "yugabytedb"]
+        ["cassandra", "cassandra", "postgresql", "mariadb", "mysql", "fio", "yugabytedb"]
     )
     return {
         "engine": engine,
         "vm": vm,
         "client": chance.choice(["", chance.choice(list(vms))]),
-        "nodes": chance.choice(WIDE["nodes"] if strange else [3, 6, 9]),
+        "nodes": chance.choice(WIDE["nodes"] if strange else [1, 3, 6, 9]),
         "copies": chance.choice(WIDE["copies"] if strange else [1, 3]),
         "disk": disk,
         "count": 1 if disk == "local" else chance.choice([1, 1, 2, 4, 40 if strange else 3]),
@@ -40,7 +40,7 @@ def choice(chance: random.Random, offered: Json) -> Json:
         "ahead": chance.choice([-1, 0, 8, 64]),
         "rows": chance.choice([1000, 10_000_000, 40_000_000, 3_000_000_000 if strange else 1]),
         "columns": chance.choice([1, 5]),
-        "bytes": chance.choice([40, 127, 818, 1500]),
+        "bytes": chance.choice([40, 126, 127, 128, 818, 1500, 1700]),
         "read": chance.choice([0, 7, 50, 90, 100]),
         "keys": chance.choice(["uniform", "zipfian", "gaussian"]),
         "threads": chance.choice(WIDE["threads"] if strange else [8, 64, 300]),

@@ -33,6 +33,25 @@ JOBS = [8, pytest.param(50, marks=pytest.mark.long)]
 NO_TARGET = 2
 ANSWERED, REFINED = "body[data-answers]", "body[data-refined]"
 
+AZURE = "&".join(
+    f"{side}.{part}"
+    for side in "ab"
+    for part in (
+        "engine=cassandra",
+        "vm=azure/Standard_E16s_v3",
+        "disk=azure/P30",
+        "count=4",
+        "size=1024",
+        "nodes=3",
+        "copies=3",
+        "rows=100000000",
+        "bytes=818",
+        "read=90",
+        "ahead=8",
+    )
+)
+"""A Cassandra of which memory holds a part, on disks that the host can cache."""
+
 pytestmark = pytest.mark.xdist_group("tests/knob")
 
 
@@ -57,7 +76,7 @@ def tab(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def watched(tab: Page, page: Path, state: str = "") -> list[str]:
+def watched(tab: Page, page: Path, state: str = "#own") -> list[str]:
     """Open the page, and return what it complains about or asks for, which grows."""
     noted: list[str] = []
     tab.on("console", lambda message: noted.append(f"console: {message.text}"))
@@ -110,7 +129,7 @@ def test_jobs_have_the_bytes_of_the_engine(tab: Page, page: Path, jobs: int) -> 
 
 
 def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> None:
-    noted = watched(tab, page)
+    noted = watched(tab, page, f"#{AZURE}&b.caching=ReadOnly")
     for side in (1, 2):
         tab.wait_for_selector(f"#ios li:nth-child({side}):has-text('I/Os within')")
     a, b = tab.locator("#ios li").all_inner_texts()
@@ -127,7 +146,7 @@ def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> 
       const {ios, from, length} = replay.sides.a, at = from + replay.at % length;
       const shown = ios.filter(({place}) => place);
       const wrong = shown.filter(({place, arrived, passed, ended}) => !(arrived <= at && at < ended)
-        || (at < passed) !== (place[0] < GATE));
+        || (at < passed) !== (place[0] < replay.gate));
       const under = ios.filter(({arrived, ended}) => arrived <= at && at < ended);
       return [shown.length, under.length, wrong.length];
     }"""
@@ -144,10 +163,10 @@ def test_the_picture_replays_ios_of_the_simulated_job(tab: Page, page: Path) -> 
 
 
 def test_it_asks_nobody_and_says_what_the_command_line_says(tab: Page, page: Path) -> None:
-    noted = watched(tab, page, "#b.caching=ReadOnly&b.disk=azure/P50")
+    noted = watched(tab, page, f"#{AZURE}&b.caching=ReadOnly&b.disk=azure/P50")
     tab.wait_for_selector(REFINED)
     assert "azure/P50 (4096 GiB) cannot use the host cache" in tab.inner_text("#problems-b")
-    assert re.search(r"A does [\d,]+ a second", tab.inner_text("#says"))
+    assert re.search(r"A\s+[\d,]+\s+[\d.]+ ms\s+[\d,]+ USD", tab.inner_text("#brief"))
     assert "disks: 4 x azure/P30" in tab.inner_text("#file")
     assert noted == []
 
@@ -166,11 +185,109 @@ def test_a_link_of_a_report_opens_its_configuration(tab: Page, page: Path, tmp_p
     assert tab.input_value("#promise") == "10"
     assert noted == []
     # The VMs of its series and those of the studies are there to be picked.
-    offered = tab.locator("#form-a select[name=vm] option").all_inner_texts()
+    offered = tab.evaluate("[...document.querySelectorAll('#vm-sizes option')].map(it => it.value)")
     assert {"azure/Standard_E32s_v3", "azure/Standard_L8s"} <= set(offered)
     tab.locator("#presets button").nth(4).click()
     tab.wait_for_selector("#sweep .published")
     assert tab.locator("#problems-a li, #problems-b li").count() == 0
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_scene_teaches_one_idea(tab: Page, page: Path, number: int) -> None:
+    noted = watched(tab, page, f"#scene={number}")
+    tab.wait_for_selector(f"body[data-scene='{number}']")
+    points = tab.evaluate("scene.points")
+    assert [point["value"] for point in points] == tab.evaluate("stops(sceneNow())")
+    # Every figure of its sentences is there, and comes from what was simulated.
+    assert re.match("What you have just seen: .*[0-9]", tab.inner_text("#scene-after"))
+    assert "…" not in tab.inner_text("#scene")
+    rates = [point["rate"] for point in points]
+    times = [point["ms"] for point in points]
+    assert max(rates) > 3 * min(rates)
+    assert max(times) > 3 * min(times)
+    # A slider by keyboard: rate, time and picture follow.
+    tab.focus("#slide")
+    answers = tab.evaluate("Number(document.body.dataset.answers ?? 0)")
+    tab.keyboard.press("End")
+    tab.wait_for_selector(f"body:not([data-answers='{answers}'])")
+    assert tab.inner_text("#scene-ms") == tab.evaluate("shown(scene.points.at(-1).ms)")
+    assert tab.evaluate("replay.sides.scene.ios.length") > 100
+    assert noted == []
+
+
+def test_charts_are_to_scale_with_round_ticks(tab: Page, page: Path) -> None:
+    watched(tab, page)
+    tab.wait_for_selector(REFINED)
+    for values, log in (((0, 19_644), False), ((0, 105), False), ((8, 512), True), ((3, 4), True)):
+        axis = tab.evaluate(
+            """([values, log]) => {
+              const {ticks, at, low, high} = axisOf(values, {log});
+              return {ticks, places: ticks.map(at), values: values.map(at), low, high};
+            }""",
+            [values, log],
+        )
+        assert 3 <= len(axis["ticks"]) <= 7
+        assert {float(f"{tick:e}".split("e")[0]) for tick in axis["ticks"]} <= {
+            0,
+            1,
+            1.2,
+            1.4,
+            1.5,
+            1.6,
+            1.8,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+        }
+        assert all(-0.001 <= at <= 1.001 for at in (*axis["places"], *axis["values"]))
+    # An hour is as long as any other, and 8 to 64 threads as far as 64 to 512.
+    assert tab.evaluate(
+        "const own = axisOf([0, 24], {end: 24}); own.at(8) - own.at(4) - own.at(4)"
+    ) == pytest.approx(0)
+    assert tab.evaluate(
+        "const it = axisOf([8, 512], {log: true}); it.at(512) - 2 * it.at(64) + it.at(8)"
+    ) == pytest.approx(0)
+    assert "(logarithmic)" in (tab.text_content("#sweep svg") or "")
+
+
+def test_nothing_changes_that_nobody_touched(tab: Page, page: Path) -> None:
+    watched(tab, page, f"#{AZURE}")
+    before = tab.evaluate("({...state.a})")
+    tab.fill("#form-a input[name=vm]", "aws/m8i.4xlarge")
+    tab.wait_for_selector("#problems-a li")
+    assert tab.evaluate("({...state.a})") == {**before, "vm": "aws/m8i.4xlarge"}
+    assert "choose a disk of aws" in tab.inner_text("#problems-a")
+    assert tab.input_value("#form-a select[name=disk]") == "azure/P30"
+    # A part of a name is a search, not a choice.
+    tab.fill("#form-a input[name=vm]", "r8g")
+    assert re.match(r"\d+ sizes have this", tab.inner_text("#help-a-vm"))
+    assert tab.evaluate("state.a.vm") == "aws/m8i.4xlarge"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("#a.engine=oracle&a.threads=8", "a.engine=oracle"),
+        ("#b.vm=azure/none&b.threads=many", "b.vm=azure/none, b.threads=many"),
+        ("#scene=9", "scene=9"),
+        ("#x=%3Cscript%3E", "x=<script>"),
+    ],
+)
+def test_a_link_that_asks_for_more_says_so(tab: Page, page: Path, state: str, said: str) -> None:
+    tab.goto(page.as_uri() + state)
+    tab.wait_for_selector("#notice:not([hidden])")
+    assert f"does not know: {said}." in tab.inner_text("#notice")
+
+
+def test_different_work_is_not_compared(tab: Page, page: Path) -> None:
+    watched(tab, page, "#b.engine=mysql&b.ahead=-1")
+    says = tab.locator("#says")
+    says.filter(has_text="different work (database)").wait_for()
+    assert "times the operations" not in says.inner_text()
 
 
 def test_a_promise_tells_what_to_buy_in_each_study(tab: Page, page: Path) -> None:
@@ -199,7 +316,7 @@ def test_studies_draw_their_published_points(tab: Page, page: Path) -> None:
         assert tab.locator("#sweep .published").count() == points
         assert tab.locator("#problems-a li, #problems-b li").count() == 0
         assert f"study={number}" in tab.url
-        tab.goto(page.as_uri())
+        tab.goto(page.as_uri() + "#own")
         tab.reload()
         tab.wait_for_selector(ANSWERED)
     assert noted == []
@@ -208,7 +325,7 @@ def test_studies_draw_their_published_points(tab: Page, page: Path) -> None:
 def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, page: Path) -> None:
     watched(tab, page)
     tab.wait_for_selector(REFINED)
-    before = tab.inner_text("#says")
+    before = tab.inner_text("#brief")
     for _ in range(40):
         tab.keyboard.press("Tab")
         if tab.evaluate("document.activeElement.name + document.activeElement.type") == (
@@ -223,13 +340,13 @@ def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, pag
     tab.wait_for_selector(f"body:not([data-answers='{answers}'])")
     tab.evaluate("delete document.body.dataset.refined")
     tab.wait_for_selector(REFINED)
-    says = tab.inner_text("#says")
-    assert says != before
+    brief = tab.inner_text("#brief")
+    assert brief != before
     assert "a.threads=" in tab.url
     other = tab.context.new_page()
     other.goto(tab.url)
     other.wait_for_selector(REFINED, timeout=60_000)
-    assert other.inner_text("#says") == says
+    assert other.inner_text("#brief") == brief
 
 
 @pytest.mark.long
@@ -251,7 +368,7 @@ def test_serve_links_to_it_and_shows_it_to_whom_has_the_token(
         tab.goto(f"http://127.0.0.1:{server.port}/?token={TOKEN}")
         tab.get_by_role("link", name="Turn the knob").click()
         tab.wait_for_selector(ANSWERED)
-        assert "A does" in tab.inner_text("#says")
+        assert float(tab.inner_text("#scene-rate").replace(",", "")) > 1000
 
 
 @pytest.mark.parametrize(
@@ -267,11 +384,15 @@ def test_it_fits_and_is_legible(browser: Browser, page: Path, width: int, scheme
     tab = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
     )
-    tab.goto(page.as_uri())
-    tab.wait_for_selector(REFINED, timeout=60_000)
-    assert tab.inner_text("#play") == "Play"
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    assert tab.evaluate(CONTRAST)["low"] == []
+    for state, ready in (
+        *((f"#scene={at}", f"body[data-scene='{at}']") for at in range(3)),
+        ("#own", REFINED),
+    ):
+        tab.goto(page.as_uri() + state)
+        tab.wait_for_selector(ready, timeout=60_000)
+        assert tab.inner_text("#play") == "Play"
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate(CONTRAST)["low"] == []
     for figure in tab.locator("figure").all():
         figure.locator("summary").click()
         figure.locator("table").wait_for()

@@ -165,15 +165,20 @@ def test_on_a_terminal_it_asks_and_asks_again_after_a_mistake(tmp_path: Path) ->
         "Host caching": ["ReadOnly"],
         "VM size": [""],
         "Nodes": ["4"],
-        "Bytes of a row": ["many", "2kB"],
-        "Data without copies": ["1TB"],
-        "Copies": [""],
-        "Reads, percent": ["50"],
+        "Bytes of a row": ["many", "500 GB", "2kB"],
+        "Data without copies": ["900TB", "1TB"],
+        "Copies": ["5", ""],
+        "Reads, percent": ["180", "50"],
     }
     said = answered([str(DISKLAB), "experiment", "new", str(file)], asked)
     assert "did you mean cassandra?" in said
     assert "azure/P33: no such disk in the catalogue" in said
     assert "write for example 1000B or 4KiB" in said
+    # What cannot be is told where it is given, and asked again.
+    assert "--row: 1 x 500000000000B" in said
+    assert "with room for compaction" in said
+    assert "--copies: 5" in said
+    assert "is not a percentage" in said
     trials = spec.load(file).trials("predict")
     assert len(trials) == 2
     one = trials[0].spec
@@ -184,6 +189,15 @@ def test_on_a_terminal_it_asks_and_asks_again_after_a_mistake(tmp_path: Path) ->
     assert one.dataset.rows == 500_000_000
     assert one.workload.operations is not None
     assert one.workload.operations.read == 0.5
+
+
+def test_disks_of_aws_have_a_vm_of_aws(tmp_path: Path) -> None:
+    file = tmp_path / "aws.yaml"
+    told = json.loads(
+        new(str(file), "--database", "mysql", "--disks", "aws/gp3(1000GiB)", "--json").stdout
+    )
+    assert told["refused"] == []
+    assert "vm: aws/r8g.2xlarge" in file.read_text()
 
 
 def answered(command: list[str], asked: dict[str, list[str]]) -> str:

@@ -28,34 +28,44 @@ from disklab.interrupts import disregard
 
 AnyCommand = TyperCommand | TyperGroup
 
-ROOMS = {
-    "catalog": "catalog",
-    "predict": "predict",
-    "observe": "observe",
-    "advise": "advise",
-    "prices": "catalog:prices",
-    "calibrate": "calibrate",
-    "probe": "probe",
-    "rehearse": "rehearse",
-    "measure": "measure",
-    "cloud": "cloud:clouds",
-    "kubernetes": "cloud:kubernetes",
-    "reproduce": "reproduce",
-    "report": "report",
-    "serve": "report:serve",
-    "knob": "report:knob",
-    "import": "fio_files:import_results",
-    "doctor": "doctor",
-    "clean": "clean",
-    "disk": "disk:app",
-    "run": "run",
-    "experiment": "experiment:app",
-    "kit": "kit:app",
+GROUPS = {
+    "Answer a question": {
+        "advise": "advise",
+        "predict": "predict",
+        "knob": "report:knob",
+        "report": "report",
+    },
+    "Run it for real": {
+        "rehearse": "rehearse",
+        "measure": "measure",
+        "serve": "report:serve",
+        "reproduce": "reproduce",
+        "calibrate": "calibrate",
+    },
+    "Disks": {
+        "run": "run",
+        "disk": "disk:app",
+        "probe": "probe",
+        "catalog": "catalog",
+        "prices": "catalog:prices",
+    },
+    "Files": {
+        "experiment": "experiment:app",
+        "kit": "kit:app",
+        "observe": "observe",
+        "import": "fio_files:import_results",
+        "cloud": "cloud:clouds",
+        "kubernetes": "cloud:kubernetes",
+    },
+    "This machine": {"doctor": "doctor", "clean": "clean"},
 }
-"""The module of each command, in the order of the help.
+"""The module of each command, by the heading of the help that it stands under, in that order.
 
 It has a function of the module's name, or one behind the colon, or a group of commands there.
 """
+
+ROOMS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
+HEADINGS = {name: heading for heading, commands in GROUPS.items() for name in commands}
 
 
 NEED_LINUX = ("observe", "probe", "rehearse", "measure", "doctor", "clean", "disk", "run", "kit")
@@ -75,7 +85,9 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, None when there is none of that name."""
         if cmd_name in ROOMS and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = imported(cmd_name, ROOMS[cmd_name])
+            command = imported(cmd_name, ROOMS[cmd_name])
+            command.rich_help_panel = HEADINGS[cmd_name]
+            self.commands[cmd_name] = command
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
@@ -283,7 +295,7 @@ def root(
         typer.Option("--version", callback=tell_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Which disks should my distributed database live on?"""
+    """Which disks should my database live on?"""
 
 
 def command_of(words: Sequence[str]) -> str:

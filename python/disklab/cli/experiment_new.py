@@ -37,6 +37,8 @@ DEFAULT_VM = {
 # is published, and Cassandra was calibrated on it.
 CACHING_VM = "azure/Standard_DS14_v2"
 DEFAULT_DISKS = "azure/P30"
+VENDORS_VM = {"aws": "aws/r8g.2xlarge", "gcp": "gcp/c4-highmem-16"}
+"""Where the disks are of another vendor than the usual ones."""
 
 Read = TypeVar("Read")
 
@@ -138,44 +140,55 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if os.path.exists(file):
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
-    ask = Answers(asks=sys.stdin.isatty() and sys.stdout.isatty() and not json)
-    stored = asked_stored(ask) if database is None else database
-    many = stored != "none" and facts_of(stored).usual_nodes > 1
-    chosen = disks or ask.read("Disks; to compare several: A; B", DEFAULT_DISKS, disks_of)
-    cached = (
-        [caching_of(one) for one in caching]
-        if caching
-        else ask.read("Host caching; to compare several: A; B", "None", cachings_of)
-    )
+    stored = database
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
+    if stored is None:
+        stored = Answers.read("Database", "cassandra", stored_of, get_args(Stored), asks=asks)
     wish = Draft(
         database=stored,
-        vm=vm or ask.read("VM size", default_vm(stored, cached), vm_of),
-        disks=chosen,
-        caching=cached,
+        vm=vm or "",
+        disks=disks or [DEFAULT_DISKS],
         title=title,
         p99_ms=p99,
         threads=threads or (128 if rate is None else None),
         rate_per_s=rate,
     )
+    ask = Answers(replace(wish, rows=1, copies=1), file, asks=asks)
+    ask.part("disks", disks, "Disks; to compare several: A; B", DEFAULT_DISKS, disks_of)
+    cached = [caching_of(text) for text in caching] if caching else None
+    ask.part("caching", cached, "Host caching; to compare several: A; B", "None", cachings_of)
+    ask.part("vm", vm, "VM size", default_vm(ask.wish), vm_of)
     if stored != "none":
-        count = nodes or (ask.number("Nodes", 3) if many else 1)
-        row_of = partial(amount, "--row", example="1000B or 4KiB")
-        data_of = partial(amount, "--data", example="50GB")
-        row_bytes = row_of(row) if row else ask.read("Bytes of a row", "1000B", row_of)
-        all_bytes = data_of(data) if data else ask.read("Data without copies", "50GB", data_of)
-        wish = replace(
-            wish,
-            nodes=count,
-            copies=copies or (ask.number("Copies", min(3, count)) if many else 1),
-            row_bytes=row_bytes,
-            rows=max(1, all_bytes // row_bytes),
-            read_ratio=(ask.number("Reads, percent", 80) if reads is None else reads) / 100,
-        )
-    check_names(wish)
-    text = draft(wish)
+        ask_for_rows(ask, (nodes, copies), (data, row), reads)
+    check_names(ask.wish)
+    text = draft(ask.wish)
     cells = cells_of(text, file)
     write_new(file, text)
     tell(file, cells, as_json=json)
+
+
+def ask_for_rows(
+    ask: Answers,
+    servers: tuple[int | None, int | None],
+    amounts: tuple[str | None, str | None],
+    reads: float | None,
+) -> None:
+    """Ask for what a database holds and does. `servers`: and copies; `amounts`: data and row."""
+    (nodes, copies), (data, row) = servers, amounts
+    stored = ask.wish.database
+    if stored != "none" and facts_of(stored).usual_nodes == 1:
+        nodes, copies = nodes or 1, copies or 1
+    row_of = partial(amount, "--row", example="1000B or 4KiB")
+    ask.part("nodes", nodes, "Nodes", "3", partial(count, "--nodes"))
+    ask.part("row_bytes", row_of(row) if row else None, "Bytes of a row", "1000B", row_of)
+
+    def rows_of(text: str) -> int:
+        return max(1, amount("--data", text) // ask.wish.row_bytes)
+
+    ask.part("rows", rows_of(data) if data else None, "Data without copies", "50GB", rows_of)
+    usual = str(min(3, ask.wish.nodes))
+    ask.part("copies", copies, "Copies", usual, partial(count, "--copies"))
+    ask.part("read_ratio", None if reads is None else reads / 100, "Reads, percent", "80", ratio_of)
 
 
 def cells_of(text: str, file: Path) -> Sequence[spec.Trial]:
@@ -231,36 +244,72 @@ def tell(file: Path, cells: Sequence[spec.Trial], *, as_json: bool) -> None:
 class Answers:
     """What the user says when asked; the defaults where nobody can be."""
 
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
+    def __init__(self, wish: Draft, file: Path, *, asks: bool) -> None:
+        self.wish, self._file, self._asks = wish, file, asks
 
+    def part(
+        self,
+        name: str,
+        given: Read | None,
+        question: str,
+        default: str,
+        read: Callable[[str], Read],
+    ) -> None:
+        """Put an answer into the draft; what cannot be with the answers before is asked again."""
+
+        def fitting(text: str) -> Read:
+            value = read(text)
+            if self._asks:
+                changed = replace(self.wish, **{name: value})
+                usable = replace(changed, vm=changed.vm or default_vm(changed))
+                cells_of(draft(usable), self._file)
+            return value
+
+        value = self.read(question, default, fitting, asks=self._asks) if given is None else given
+        self.wish = replace(self.wish, **{name: value})
+
+    @staticmethod
     def read(
-        self, question: str, default: str, read: Callable[[str], Read], choices: Sequence[str] = ()
+        question: str,
+        default: str,
+        read: Callable[[str], Read],
+        choices: Sequence[str] = (),
+        *,
+        asks: bool,
     ) -> Read:
         """Return what `read` makes of the answer; a mistake is told and asked about again."""
-        if not self._asks:
+        if not asks:
             return read(default)
         shown = f"{question} ({', '.join(choices)})" if choices else question
         while True:
             try:
                 return read(str(typer.prompt(shown, default=default)).strip())
             except UserError as error:  # noqa: PERF203 - waiting for a person takes longer
-                console().print(f"  {error}")
-
-    def number(self, question: str, default: int) -> int:
-        """Return a whole number."""
-        return int(typer.prompt(question, default=default, type=int)) if self._asks else default
+                console().print(f"  {error}", markup=False, highlight=False)
 
 
-def asked_stored(ask: Answers) -> Stored:
-    """Return what is stored, as the user says or the default."""
-    return ask.read("Database", "cassandra", stored_of, get_args(Stored))
-
-
-def default_vm(stored: Stored, cached: Sequence[Caching]) -> str:
+def default_vm(wish: Draft) -> str:
     """Return the VM size that is meant where none is named: one that can do what is asked."""
-    cassandra_caches = stored == "cassandra" and set(cached) != {"None"}
-    return CACHING_VM if cassandra_caches else DEFAULT_VM[stored]
+    vendor = next((name.split("/")[0] for name in wish.disks if "/" in name), "").split()[-1:]
+    if usual := VENDORS_VM.get("".join(vendor)):
+        return usual
+    cassandra_caches = wish.database == "cassandra" and set(wish.caching) != {"None"}
+    return CACHING_VM if cassandra_caches else DEFAULT_VM[wish.database]
+
+
+def count(place: str, text: str) -> int:
+    """Read a whole number of at least one."""
+    if not text.isdecimal() or len(text) > 6 or int(text) < 1:
+        raise UserError(Problem(place, text, "is not a whole number from 1", "write for example 3"))
+    return int(text)
+
+
+def ratio_of(text: str) -> float:
+    """Read percent as a ratio."""
+    if not BARE.fullmatch(text) or float(text) > 100:
+        rule = "is not a percentage from 0 to 100"
+        raise UserError(Problem("--reads", text, rule, "write for example 80"))
+    return float(text) / 100
 
 
 def stored_of(text: str) -> Stored:

@@ -275,14 +275,15 @@ function brokenRules(offer, choice) {
   const volumes = [...(made.problems ?? []), ...(logVolume(choice) ? placed(choice, offer.vms[choice.vm].local.local.problems ?? []) : [])];
   problems.push(...volumes);
   if (!volumes.length && choice.engine !== 'yugabytedb') problems.push(...roomProblems(offer, choice, made.volume.size_bytes));
-  return problems;
+  return problems.length || !WHOLE.includes(choice.engine) ? problems : serverProblems(offer.engines[choice.engine], choice);
 }
 
-// What of `StoredRow.of` the engines on this page need: none fills its pages in part.
+// `StoredRow.of` of database_facts.py.
 function storedRow(stored, choice) {
-  const row = choice.columns * (choice.bytes + stored.column_bytes) + stored.row_bytes;
-  if (stored.page_room_bytes === null) return row;
-  return Math.ceil(stored.page_bytes / Math.max(1, Math.floor(stored.page_room_bytes / row))) + stored.entry_bytes;
+  let row = choice.columns * (choice.bytes + stored.column_bytes) + stored.row_bytes;
+  if (stored.page_room_bytes !== null) row = Math.ceil(stored.page_bytes / Math.max(1, Math.floor(stored.page_room_bytes / row)));
+  const least = Math.max(...Object.keys(stored.filled_ratio).map(Number).filter((from) => from <= row));
+  return Math.ceil(row / stored.filled_ratio[least]) + stored.entry_bytes;
 }
 
 function roomProblems(offer, choice, bytes) {
@@ -295,6 +296,16 @@ function roomProblems(offer, choice, bytes) {
   return [problem('dataset.rows', rows, rule, `use at most ${fits} rows, more nodes, or ${largerOf(offer, choice)}`)];
 }
 
+// What no job is made of, in Python's words.
+function serverProblems({title, servers, row: layout, too_long: long}, choice) {
+  const {nodes, columns, bytes} = choice, row = rowInPage(layout, choice);
+  const most = Object.keys(servers).length, rule = `this page has ${title} with at most ${most} servers`;
+  const problems = [...(servers[nodes] ? servers[nodes].problems ?? [] : [problem('cluster.nodes', nodes, rule, 'write an experiment file')])];
+  const filled = (text) => text.replace(/\{(row|columns|bytes)\}/g, (_, name) => ({row, columns, bytes})[name]);
+  if (row > layout.most_bytes && !servers[nodes]?.alone) problems.push(problem(...[long.place, long.value, long.rule, long.way_out].map(filled)));
+  return problems;
+}
+
 // Of local disks, all that the VM has: spec/feasible.py.
 function largerOf(offer, choice) {
   const most = offer.vms[choice.vm].nvme_disks, count = choice.disk === 'nvme' ? choice.count : 0;
@@ -302,8 +313,9 @@ function largerOf(offer, choice) {
   return `disks: ${most > 1 ? `${most} x ` : ''}nvme, which the VM has`;
 }
 
-// Each PostgreSQL server holds all rows.
-const copiesOf = (choice) => (choice.engine === 'postgresql' ? choice.nodes : choice.copies);
+// Of these each server holds all rows.
+const WHOLE = ['postgresql', 'mariadb', 'mysql'];
+const copiesOf = (choice) => (WHOLE.includes(choice.engine) ? choice.nodes : choice.copies);
 const logVolume = (choice) => choice.engine !== 'yugabytedb' && choice.log === 'local' && choice.disk !== 'local';
 
 function hostOf(offer, choice, volume, logName) {
@@ -385,7 +397,7 @@ function rowsJob(offer, choice, volume) {
     : {closed: {threads: choice.threads}};
   Object.assign(job.workload, {load, keys: choice.keys});
   Object.assign(job.parameters, carried(engine.costs, vm.speed, client.speed));
-  return choice.engine === 'cassandra' ? cassandraJob(engine, choice, own, job) : postgresqlJob(engine, choice, own, job);
+  return choice.engine === 'cassandra' ? cassandraJob(engine, choice, own, job) : serverJob(engine, choice, own, job);
 }
 
 // CPU times by the speed of a vCPU: databases/calibration.py.
@@ -405,19 +417,19 @@ function cassandraJob(engine, choice, own, job) {
   return job;
 }
 
-const aligned = (size) => Math.ceil(size / 8) * 8;
+const aligned = (size, unit) => Math.ceil(size / unit) * unit;
 
-// What a row takes of its page: databases/postgresql/simulated.py.
-function postgresqlRow(columns, bytes) {
-  let data = 8;
-  for (let column = 0; column < columns; column += 1) data = bytes > 126 ? Math.ceil(data / 4) * 4 + 4 + bytes : data + 1 + bytes;
-  return aligned(24 + data) + 4;
+// `RowInPage.of` of database_facts.py.
+function rowInPage(layout, {columns, bytes}) {
+  let end = layout.beside_bytes;
+  for (let column = 0; column < columns; column += 1) end = (bytes > layout.short_value_bytes ? aligned(end, layout.long_alignment) + layout.long_header_bytes : end + 1) + bytes;
+  return aligned(end, layout.alignment) + layout.pointer_bytes;
 }
 
-function postgresqlJob(engine, choice, own, job) {
+function serverJob(engine, choice, own, job) {
   const values = choice.columns * choice.bytes, shares = {read: choice.read, write: 100 - choice.read};
-  job.database = {...own.database, synchronous_standbys: choice.nodes >> 1};
-  Object.assign(job.tables[0], {rows: choice.rows, row_bytes: postgresqlRow(choice.columns, choice.bytes)});
+  job.database = {...job.database, ...own.database, ...engine.servers[choice.nodes].database};
+  Object.assign(job.tables[0], {rows: choice.rows, row_bytes: rowInPage(engine.row, choice)});
   job.workload.transactions = job.workload.transactions.filter(({name}) => shares[name] > 0);
   for (const kind of job.workload.transactions) {
     kind.share_ppm = shares[kind.name] * PPM / 100;

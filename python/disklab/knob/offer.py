@@ -33,7 +33,7 @@ from disklab.catalog.load import cite
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
 from disklab.catalog.resolve import host_profile
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, in_page
 from disklab.databases.calibration import Calibration, cpu_costs, package_calibration
 from disklab.databases.simulating import Job, network
 from disklab.databases.statements import STATUS
@@ -58,7 +58,7 @@ PLACES = Places(
 )
 """How an experiment file names each part; a message begins with the file and its line besides."""
 
-OF_ROWS = ("cassandra", "postgresql")
+OF_ROWS = ("cassandra", "postgresql", "mariadb", "mysql")
 """Databases whose rows, row size, mixture and threads the page turns."""
 
 LOCAL = ("local", "nvme")
@@ -74,7 +74,7 @@ cluster:
   volumes:
     data: {{disks: {disks}, filesystem: xfs}}
 database: {{engine: {engine}, replication_factor: {nodes}, settings: {settings}}}
-dataset: {{rows: 1000, row: 2 x 40B}}
+dataset: {{rows: 1000, row: {row}}}
 workload:
   operations: {{read: 50%, write: 50%}}
   load: {{threads: 1}}
@@ -116,11 +116,12 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
     `vms`: those that are offered beside the studies' own; None: all.
     """
     studies, shown = presets(), scenes()
+    engines = {engine: _engine(catalog, engine) for engine in OF_ROWS}
     usual = {USUAL_VM, *(scene["choice"]["vm"] for scene in shown), *_vms_of(studies)}
     wanted = catalog.vms.keys() if vms is None else {*vms, *usual}
     return {
         "vms": {
-            name: _vm(catalog, catalog.vms[name])
+            name: _vm(catalog, catalog.vms[name], engines)
             for name in sorted(catalog.vms, key=_generation)
             if name in wanted
         },
@@ -129,10 +130,7 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
             name: latency_profile(catalog, name).model_dump(mode="json")
             for name in sorted(_latencies(catalog))
         },
-        "engines": {
-            **{engine: _engine(catalog, engine) for engine in OF_ROWS},
-            "yugabytedb": _yugabytedb(catalog),
-        },
+        "engines": {**engines, "yugabytedb": _yugabytedb(catalog)},
         "device": _base_of_device(catalog),
         "operations": OPERATIONS,
         "seconds": SECONDS,
@@ -214,7 +212,7 @@ def _usual(catalog: Catalog, vm: VmEntry) -> str:
     )
 
 
-def _vm(catalog: Catalog, vm: VmEntry) -> Json:
+def _vm(catalog: Catalog, vm: VmEntry, engines: Mapping[str, Json]) -> Json:
     profile = host_profile(catalog, vm, HostRequest(vm.name)).model_dump(mode="json")
     cache = profile["cache"]
     if cache is not None:
@@ -266,8 +264,8 @@ def _vm(catalog: Catalog, vm: VmEntry) -> Json:
             if problem["place"] == PLACES.vm
         ],
     }
-    for engine in OF_ROWS:
-        made[engine] = _memory_of(catalog, vm, engine)
+    for engine, usual in engines.items():
+        made[engine] = _memory_of(catalog, vm, engine, usual)
     made["yugabytedb"] = _memory_of_yugabytedb(vm)
     return made
 
@@ -387,11 +385,10 @@ def _job(catalog: Catalog, text: str, engine: str | None) -> Job:
     return prepare(trial, catalog, calibration, "knob.yaml").needed()
 
 
-def _base(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> Job:
-    disks = _usual(catalog, catalog.vms[vm])
-    text = BASE.format(
-        nodes=1, vm=vm, disks=disks, engine=engine, settings=settings, operations=OPERATIONS
-    )
+def _base(catalog: Catalog, engine: str, vm: str, **changed: object) -> Job:
+    """Return the job of the base experiment; `changed`: its settings, nodes or row."""
+    own = {"settings": "{}", "nodes": 1, "row": "2 x 40B", "operations": OPERATIONS, **changed}
+    text = BASE.format(vm=vm, disks=_usual(catalog, catalog.vms[vm]), engine=engine, **own)
     return _job(catalog, text, engine)
 
 
@@ -404,7 +401,7 @@ def _costs(catalog: Catalog, calibration: Calibration) -> Json:
     }
 
 
-def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
+def _memory_of(catalog: Catalog, vm: VmEntry, engine: str, usual: Json) -> Json | None:
     """Return what of a database's job follows from the VM; None: no such job can be made."""
     try:
         (part,) = _base(catalog, engine, vm.name).values()
@@ -414,7 +411,60 @@ def _memory_of(catalog: Catalog, vm: VmEntry, engine: str) -> Json | None:
     of_vm = {"page_cache_bytes": cluster["page_cache_bytes"]}
     if "collector" in cluster:
         return {**of_vm, "collector": cluster["collector"]}
-    return {**of_vm, "database": part["database"]}
+    return {**of_vm, "database": _differing(usual["job"]["database"], part["database"])}
+
+
+def _differing(usual: Json, other: Json) -> Json:
+    return {key: value for key, value in other.items() if usual.get(key) != value}
+
+
+MOST_SERVERS = 15
+"""Of a database whose servers hold all rows each, on the page."""
+
+
+def _servers(catalog: Catalog, engine: str) -> Json:
+    """Return what the number of servers changes in a database's job, or why there are not so many.
+
+    Of those whose servers hold all rows each.
+    """
+    vm, row = next(iter(catalog.vms)), "{} x {}B".format(*TOO_LONG)
+    first = _base(catalog, engine, vm)
+
+    def answer(nodes: int) -> Json:
+        try:
+            job = _base(catalog, engine, vm, nodes=nodes)
+        except UserError as error:
+            both = _refused(partial(_base, catalog, engine, vm, nodes=nodes, row=row))
+            return {"problems": _unplaced(error), "alone": len(both) == len(error.problems)}
+        ((usual, own),) = zip(first.values(), job.values(), strict=True)
+        return {"database": _differing(usual["database"], own["database"])}
+
+    return {str(nodes): answer(nodes) for nodes in range(1, MOST_SERVERS + 1)}
+
+
+TOO_LONG = (31, 997)
+"""Columns, and bytes of each, of a row that no server keeps in one page."""
+
+
+def _too_long(catalog: Catalog, engine: str) -> Json:
+    """Return why a row is too long, as a template of its columns, their bytes and its own."""
+    columns, bytes_ = TOO_LONG
+    layout = in_page(engine)
+    try:
+        _base(catalog, engine, next(iter(catalog.vms)), row=f"{columns} x {bytes_}B")
+    except UserError as error:
+        (problem,) = _unplaced(error)
+    marks = {str(layout.of(columns, bytes_)): "{row}", str(columns): "{columns}"}
+    marks[str(bytes_)] = "{bytes}"
+    for text, mark in marks.items():
+        problem = {key: part.replace(text, mark) for key, part in problem.items()}
+    return problem
+
+
+def _unplaced(error: UserError) -> list[Json]:
+    """Return problems of a job without the file, which the page does not have."""
+    problems = map(_problem, error.problems)
+    return [{**one, "place": one["place"].removeprefix("knob.yaml: ")} for one in problems]
 
 
 def _memory_of_yugabytedb(vm: VmEntry) -> Json:
@@ -478,11 +528,18 @@ def _engine(catalog: Catalog, engine: str) -> Json:
         "max_in_flight": calibration.fact("max_in_flight"),
         "costs": _costs(catalog, calibration),
         "settings": {
-            name: {"text": text, "database": _base(catalog, engine, vm, text)[key]["database"]}
+            name: {
+                "text": text,
+                "database": _base(catalog, engine, vm, settings=text)[key]["database"],
+            }
             for name, text in named.items()
         },
         "range": _range(calibration),
     }
+    if facts.in_page is not None:
+        made["row"] = facts.in_page.model_dump(mode="json")
+        made["too_long"] = _too_long(catalog, engine)
+        made["servers"] = _servers(catalog, engine)
     if "ownership_ppm" in calibration.physical:
         made["ownership_ppm"] = calibration.physical["ownership_ppm"].value
     return made

@@ -12,7 +12,7 @@ from functools import partial
 from disklab.catalog import Catalog, parse_disks
 from disklab.catalog.load import cite
 from disklab.catalog.provisioning import find_disk
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, in_page
 from disklab.database_settings import SWITCHES, Setting, settings_of
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
@@ -46,19 +46,7 @@ from disklab.errors import Problem
 from disklab.spec import ClusterTrial
 from disklab.spec.model import Database, Dataset
 
-RECORD_HEADER = 5
-"""**Source:** rem0rec.h, `REC_N_NEW_EXTRA_BYTES`."""
-
-VERSION_BYTES = 6 + 7
-"""Of a row: its transaction and its roll pointer. **Source:** data0type.h."""
-
-SHORT_VALUE = 127
-"""Longer values have a length of two bytes, instead of one. **Source:** rem0rec.cc."""
-
 KEY_BYTES = 8
-
-LARGEST_ROW = 8126
-"""The longest columns of longer rows lie beside the tree. **Source:** two have to fit a page."""
 
 ROWS = {
     "sbtest": (208, 8),
@@ -261,7 +249,7 @@ def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterat
         title = facts_of(spec.database.engine).title
         rule = f"{title}'s rows are simulated with one size for all"
         yield Problem(f"{place}: dataset.row", str(dataset.row), rule, REHEARSE)
-    elif (bytes_ := row_bytes(dataset)) > LARGEST_ROW:
+    elif (bytes_ := row_bytes(dataset)) > in_page("mariadb").most_bytes:
         rule = "rows of which two do not fit a page of 16 KiB are not simulated"
         value = f"{dataset.row}: a row of {bytes_} bytes in a page"
         yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
@@ -401,9 +389,7 @@ def _table_of_rows(dataset: Dataset) -> Json:
 
 def row_bytes(dataset: Dataset) -> int:
     """Return what a row of the rows workload takes of its leaf: a bigint, columns of bytes."""
-    length = 1 if dataset.column_bytes <= SHORT_VALUE else 2
-    values = dataset.columns * (length + dataset.column_bytes)
-    return RECORD_HEADER + VERSION_BYTES + KEY_BYTES + values
+    return in_page("mariadb").of(dataset.columns, dataset.column_bytes)
 
 
 def _in_place(transaction: Json) -> Json:

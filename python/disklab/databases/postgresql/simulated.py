@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from disklab.catalog import Catalog
-from disklab.database_facts import facts_of
+from disklab.database_facts import facts_of, in_page
 from disklab.database_settings import Setting
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration
@@ -135,12 +135,6 @@ INDEX_HEADER = 8
 """Of an entry of a B-tree. **Source:** itup.h, `IndexTupleData`."""
 
 ALIGNED = 8
-SHORT_VALUE = 126
-"""Longer values have a header of four bytes, aligned, instead of one. **Source:** varatt.h."""
-
-LARGEST_ROW = 8168
-"""Longer rows are stored beside the table (TOAST)."""
-
 KEY_BYTES = 8
 
 INDEXES = {"k": 8, "customer name": 40, "order of customer": 16}
@@ -205,7 +199,7 @@ def unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: cluster.nodes", value, rule, way_out)
     if work.kind == "rows" and spec.dataset is not None:
         row = max(row_bytes(spec.dataset), *(bytes_ for bytes_, _ in _sizes(spec.dataset)), 0)
-        if row > LARGEST_ROW:
+        if row > in_page("postgresql").most_bytes:
             rule = "rows that do not fit a page of 8 KiB (TOAST) are not simulated"
             value = f"{spec.dataset.row}: a row of {row} bytes in a page"
             yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
@@ -319,23 +313,13 @@ def _table_of_rows(dataset: Dataset) -> Json:
 def _sizes(dataset: Dataset) -> list[tuple[int, Fraction]]:
     """Return what rows of each size take of their page, with their share; empty: all are alike."""
     shape = dataset.shape
-    return [(_row_bytes(shape.columns, bytes_), share) for bytes_, share in shape.sizes]
+    layout = in_page("postgresql")
+    return [(layout.of(shape.columns, bytes_), share) for bytes_, share in shape.sizes]
 
 
 def row_bytes(dataset: Dataset) -> int:
     """Return what a row of the rows workload takes of its page; of several sizes, the mean one."""
-    return _row_bytes(dataset.columns, dataset.column_bytes)
-
-
-def _row_bytes(columns: int, column_bytes: int) -> int:
-    """Return what a bigint and columns of bytes take of a page."""
-    data = KEY_BYTES
-    for _ in range(columns):
-        if column_bytes > SHORT_VALUE:
-            data = -(-data // 4) * 4 + 4 + column_bytes
-        else:
-            data += 1 + column_bytes
-    return _aligned(TUPLE_HEADER + data) + ITEM_POINTER
+    return in_page("postgresql").of(dataset.columns, dataset.column_bytes)
 
 
 def entry_bytes(key_bytes: int) -> int:
