@@ -42,6 +42,7 @@ def run() -> CommandRun:
             "flush": operations(60),
             "discard": operations(0),
         },
+        fsyncs=41,
         limits=[delayed],
         late_ratio=0.0,
     )

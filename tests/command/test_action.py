@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from disklab.cli.output import OVER_BUDGET
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB
@@ -76,6 +77,6 @@ def test_its_step_runs_a_command_and_judges_it(lab: Lab, tmp_path: Path) -> None
         "junit": str(tmp_path / "junit.xml"),
     }
     ran = run_step(lab, tmp_path, given)
-    assert ran.returncode == 3, ran.stderr
+    assert ran.returncode == OVER_BUDGET, ran.stderr
     assert "fsyncs <= 0" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert 'failures="1"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")

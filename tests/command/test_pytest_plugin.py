@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from disklab.pytest_plugin import MakeDisk, cloud_disk
+from disklab.pytest_plugin import MakeDisk, _made, cloud_disk
 
 from tests.hosts.conftest import Lab
 
@@ -43,3 +45,13 @@ def test_a_disk_counts_breaks_and_goes(places: Lab, request: pytest.FixtureReque
         write(disk.path / "other", 1 << 20)
     disk.fail("recover")
     assert len(places.devices()) == 1
+
+
+def test_a_connection_that_is_left_open_keeps_no_disk(places: Lab) -> None:
+    with ExitStack() as stack:
+        disk = _made(stack, "azure/P10", size_bytes=256 << 20, calibrate=False)
+        left = sqlite3.connect(disk.path / "db.sqlite")
+        left.execute("create table t (x)")
+        left.commit()
+    assert places.devices() == {}
+    left.close()

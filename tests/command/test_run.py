@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.cli.output import OVER_BUDGET
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB, SUDO
@@ -50,17 +51,33 @@ def test_counts_are_the_same_and_one_more_fsync_is_told(lab: Lab, tmp_path: Path
     more = run(
         lab, "--json", "--compare", str(base), "--", "sh", "-c", f"{SYNCS}; sync f1; {SYNCS}"
     )
-    assert more.returncode == 3, more.stderr
+    assert more.returncode == OVER_BUDGET, more.stderr
     assert told(more)["changes"][0]["name"] == "flushes"
     operations = told(more)["operations"]
     assert operations["write"]["latency"]["p99_ms"] > 1, "a P10 takes milliseconds"
     assert lab.devices() == {}
 
 
+def test_fsyncs_are_calls_and_flushes_what_reached_the_disk(lab: Lab) -> None:
+    ran = run(lab, "--json", "--budget", "fsyncs <= 5, flushes <= 60", "--", "sh", "-c", SYNCS)
+    assert ran.returncode == 0, ran.stderr
+    result = told(ran)
+    # Five files, a call each; what the file system makes of them is the disk's affair.
+    assert result["fsyncs"] == 5
+    assert result["operations"]["flush"]["ios"] >= 5
+    assert result["command"][0] == "sh"
+    missed = run(lab, "--budget", "fsyncs <= 4", "--", "sh", "-c", SYNCS)
+    assert missed.returncode == OVER_BUDGET
+    assert "fsyncs <= 4: 5, missed" in missed.stderr
+    # The command's own exit code and its signals stay its own.
+    assert run(lab, "--fsyncs", "--", "sh", "-c", "exit 3").returncode == 3
+    assert run(lab, "--fsyncs", "--", "sh", "-c", "kill -9 $$").returncode == 128 + 9
+
+
 def test_it_ends_with_the_commands_code_and_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
     marker = f"sleep {600 + os.getpid() / 1e6}"
     words = ("sh", "-c", f"{marker} & (setsid {marker} &); cd .. ; exit 7")
-    ran = run(lab, "--budget", "fsyncs <= 0", "--", *words)
+    ran = run(lab, "--budget", "flushes <= 0", "--", *words)
     assert ran.returncode == 7, ran.stderr
     running = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True)
     assert marker not in running.stdout

@@ -1,4 +1,3 @@
-"use strict";
 // Judges the options again whenever objective or prices are edited. No library, nothing loaded.
 const told = JSON.parse(document.getElementById("advice").textContent);
 const asked = {
@@ -109,26 +108,17 @@ function drawScatter(rows) {
   const left = 52, right = 18, top = 26, bottom = 46;
   const bound = asked.bounds[0] ? asked.bounds[0][2] : null;
   const times = shown.map((row) => row.ms).concat(bound ? [bound] : []);
-  const lowest = Math.min(...times) / 1.3, highest = Math.max(...times) * 1.3;
-  const dearest = Math.max(...shown.map((row) => row.usd), asked.budget || 0) * 1.06;
-  const x = (usd) => left + (usd / dearest) * (wide - left - right);
-  const y = (ms) => high - bottom - (Math.log(ms / lowest) / Math.log(highest / lowest)) * (high - top - bottom);
+  const across = axisOf(shown.map((row) => row.usd).concat(asked.budget || []), { most: wide < 500 ? 3 : 6 }), up = axisOf(times, { log: true });
+  const x = (usd) => left + across.at(usd) * (wide - left - right);
+  const y = (ms) => high - bottom - up.at(ms) * (high - top - bottom);
   const svg = make("svg", null, { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `Price a month against ${axisName()}` });
-  svg.append(make("text", `${axisName()}, ms`, { x: 4, y: 14 }));
+  svg.append(make("text", `${axisName()}, ms (logarithmic)`, { x: 4, y: 14 }));
   svg.append(make("text", "USD a month", { x: wide - right, y: high - 6, "text-anchor": "end" }));
-  for (let power = Math.floor(Math.log10(lowest)); power <= Math.ceil(Math.log10(highest)); power += 1) {
-    for (const step of [1, 2, 5]) {
-      const ms = step * 10 ** power;
-      if (ms < lowest || ms > highest) continue;
-      svg.append(make("line", null, { class: "axis", x1: left, x2: wide - right, y1: y(ms), y2: y(ms) }));
-      svg.append(make("text", String(Number(ms.toPrecision(2))), { x: left - 6, y: y(ms) + 4, "text-anchor": "end" }));
-    }
+  for (const ms of up.ticks) {
+    svg.append(make("line", null, { class: "axis", x1: left, x2: wide - right, y1: y(ms), y2: y(ms) }));
+    svg.append(make("text", short(ms), { x: left - 6, y: y(ms) + 4, "text-anchor": "end" }));
   }
-  const rough = dearest / (wide < 500 ? 3 : 6), unit = 10 ** Math.floor(Math.log10(rough));
-  const stride = [1, 2, 5, 10].map((n) => n * unit).find((n) => n >= rough);
-  for (let usd = 0; usd < dearest; usd += stride) {
-    svg.append(make("text", money(usd), { x: x(usd), y: high - bottom + 18, "text-anchor": usd ? "middle" : "start" }));
-  }
+  for (const usd of across.ticks) svg.append(make("text", money(usd), { x: x(usd), y: high - bottom + 18, "text-anchor": usd ? "middle" : "start" }));
   const line = (x1, y1, x2, y2, why) => {
     const drawn = make("line", null, { class: "asked", x1, x2, y1, y2 });
     drawn.append(make("title", why));

@@ -17,7 +17,7 @@ from disklab.catalog import load_catalog
 from disklab.catalog.price import NoPrice, Price, vm_price, volume_price
 from disklab.folders import Inside
 from disklab.report.files import write_what_if
-from disklab.report.html import LIGHT, data, items, tag, text
+from disklab.report.html import LIGHT, axes_script, data, items, tag, text
 from disklab.report.page import styles, what_if_link
 from disklab.results import TrialResult
 from disklab.results.records import STRETCHES
@@ -62,7 +62,7 @@ def page(advice: Advice, seed: int, simulator: str | None = None) -> str:
         *_what_if(advice, simulator),
     )
     told = data(content(advice), id="advice")
-    body = tag("body", main, told, tag("script", asset("page.js")))
+    body = tag("body", main, told, tag("script", axes_script() + asset("page.js")))
     return f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head>{body}</html>\n'
 
 

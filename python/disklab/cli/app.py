@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from disklab.cli.output import OVER_BUDGET
 from disklab.cli.output import report as tell
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
@@ -134,8 +135,8 @@ def exit_codes(name: str) -> str:
     """Return what the exit codes of a command say."""
     if name == "run":
         return (
-            "Exit codes: the command's own; 3 it did more than its budget or base; 1 disklab "
-            "failed; 2 a mistake in what was given."
+            f"Exit codes: the command's own; {OVER_BUDGET} it did more than its budget or base; 1 "
+            "disklab failed; 2 a mistake in what was given."
         )
     failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
     judged = "with --check 3 a promise is missed, 4 nobody can tell; " if name in JUDGED else ""

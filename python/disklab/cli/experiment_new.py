@@ -140,10 +140,11 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     if os.path.exists(file):
         rule = "is there already, and nothing is written over"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
-    stored = database
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
+    stored = database
     if stored is None:
         stored = Answers.read("Database", "cassandra", stored_of, get_args(Stored), asks=asks)
+    assert stored is not None
     wish = Draft(
         database=stored,
         vm=vm or "",
@@ -260,13 +261,17 @@ class Answers:
         def fitting(text: str) -> Read:
             value = read(text)
             if self._asks:
-                changed = replace(self.wish, **{name: value})
+                changed = self._with(name, value)
                 usable = replace(changed, vm=changed.vm or default_vm(changed))
                 cells_of(draft(usable), self._file)
             return value
 
         value = self.read(question, default, fitting, asks=self._asks) if given is None else given
-        self.wish = replace(self.wish, **{name: value})
+        self.wish = self._with(name, value)
+
+    def _with(self, name: str, value: object) -> Draft:
+        changed: dict[str, Any] = {name: value}
+        return replace(self.wish, **changed)
 
     @staticmethod
     def read(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # `--check`: exit codes that say whether what is promised is kept.
 
 MISSED = 3
+OVER_BUDGET = 90
+"""Of `run`, beside the exit codes of its command: it did more than its budget or base."""
 """The exit code where something misses what it promises."""
 CANNOT_TELL = 4
 """The exit code where nothing surely misses its promise, and something may."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,9 +27,10 @@ from disklab.cli.attach import (
     limit_name,
 )
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.output import MISSED, Json, notes, print_json, warn
+from disklab.cli.output import OVER_BUDGET, Json, notes, print_json, warn
 from disklab.cli.root_part import root_part
 from disklab.command.counts import (
+    FSYNCS,
     SIMULATED,
     CommandRun,
     Judged,
@@ -36,6 +38,7 @@ from disklab.command.counts import (
     operations_between,
     parse_budget,
 )
+from disklab.command.recording import counted
 from disklab.command.written import (
     Change,
     OnDisks,
@@ -72,6 +75,14 @@ Disks = Annotated[
         "--disk",
         help="azure/P10, 4 x azure/P30, aws/gp3(100GiB), local.",
         autocompletion=disk_names,
+    ),
+]
+Fsyncs = Annotated[
+    bool,
+    typer.Option(
+        "--fsyncs",
+        help="Count calls of fsync too, by strace, as a budget of fsyncs does; `sudo` in the "
+        "command then gives no rights.",
     ),
 ]
 Filesystem = Annotated[Literal["xfs", "ext4"], typer.Option(help="The file system on it.")]
@@ -129,6 +140,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     compare: Compare = None,
     markdown_: Markdown = None,
     junit_: JUnit = None,
+    fsyncs: Fsyncs = False,
     keep: Keep = None,
     no_calibrate: NoCalibrate = False,
     simulate: Simulate = False,
@@ -138,7 +150,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Run a command in a folder on an emulated disk; tell what the disk did for it.
 
     The disk is made, mounted, and gone with the command, which runs as you (under sudo: as who
-    called it) and whose exit code is this one's. A flush is what an fsync becomes on the disk.
+    called it) and whose exit code is this one's. Of a budget, fsyncs are calls of the command, and
+    flushes what reached the disk.
 
     Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold],
     [bold]disklab run --disk azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold],
@@ -167,12 +180,19 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         catalog=loaded(files),
         credits=credits_,
     )
-    result = (_simulated if simulate else _measured)(wish, command, keep, base)
+    counts = any(line.name == FSYNCS for line in lines) or (base and base.fsyncs is not None)
+    if simulate:
+        result = _simulated(wish, command, keep, base)
+    else:
+        with counted(command) if counts or fsyncs else nullcontext((command, None)) as (words, of):
+            result = _measured(wish, words, keep, base)
+            calls = None if of is None else of()
+        result = result.model_copy(update={"command": command, "fsyncs": calls})
     changed = [] if base is None else changes(base, result)
     judged = [line.judge(result) for line in lines]
     Outputs(markdown_, junit_, json).write(result, judged, changed)
     missed = any(not one.met for one in judged) or any(change.grew for change in changed)
-    raise typer.Exit(result.exit_code or (MISSED if missed else 0))
+    raise typer.Exit(result.exit_code or (OVER_BUDGET if missed else 0))
 
 
 def _check_keep(keep: Path | None) -> None:
@@ -210,7 +230,7 @@ def _measured(
             on = OnDisks(made.disks, made.vm, made.caching, made.filesystem)
             check_alike(base, on, "--compare")
         before: View = ask(Look())
-        say(f"running {command[0]}")
+        say("running the command")
         ended = _run(ask, command)
         after: View = ask(Look())
         if keep is not None:

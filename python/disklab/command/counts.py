@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 
 from disklab.catalog import parse_bytes
 from disklab.catalog.quantity import about_bytes
+from disklab.catalog.suggest import did_you_mean
 from disklab.engine import Lateness, LimitCounters, View
 from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.changes import parse_time_ns
@@ -97,6 +98,8 @@ class CommandRun(BaseModel):
     caching: str
     filesystem: str
     operations: dict[Kind, Operations]
+    fsyncs: int | None = None
+    """Calls of fsync and its like by the command; None: they were not counted."""
     limits: list[LimitUse]
     cache_hit_ratio: float | None = None
     late_ratio: float
@@ -176,7 +179,6 @@ COUNTS: dict[str, Kind] = {
     "reads": "read",
     "writes": "write",
     "flushes": "flush",
-    "fsyncs": "flush",
     "discards": "discard",
 }
 BYTES: dict[str, Kind] = {"bytes read": "read", "bytes written": "write"}
@@ -184,7 +186,10 @@ TIMES = ("wall", "disk")
 """How long the command took, and how long its I/Os did altogether."""
 LATENCIES = ("mean", "p50", "p95", "p99", "max")
 LATENCY_KINDS: dict[str, Kind] = {"read": "read", "write": "write", "flush": "flush"}
+FSYNCS = "fsyncs"
+"""Calls of the command, where `flushes` are what reached the disk."""
 NAMES = (
+    FSYNCS,
     "ios",
     *COUNTS,
     *BYTES,
@@ -236,7 +241,9 @@ def parse_budget(text: str, place: str) -> list[BudgetLine]:
             way_out = "write for example 'fsyncs <= 120' or 'p99 write <= 8ms'"
             problems.append(Problem(place, repr(part), "it is no comparison", way_out))
         elif name not in NAMES:
-            problems.append(Problem(place, repr(name), "nothing of this name is counted", _names()))
+            problems.append(
+                Problem(place, repr(name), "nothing of this name is counted", _names(name))
+            )
         else:
             try:
                 lines.append(BudgetLine(part, name, match[2], _bound(name, match[3].strip())))
@@ -249,8 +256,10 @@ def parse_budget(text: str, place: str) -> list[BudgetLine]:
     return lines
 
 
-def _names() -> str:
-    return f"there are: {', '.join(NAMES)}"
+def _names(name: str = "") -> str:
+    every = ", ".join((FSYNCS, "ios", *COUNTS, *BYTES, *TIMES))
+    times = f"{', '.join(LATENCIES)} of {', '.join(LATENCY_KINDS)}"
+    return did_you_mean(name, NAMES, f"there are: {every}; {times}")
 
 
 def _bound(name: str, text: str) -> float:
@@ -266,16 +275,13 @@ def _unit(name: str) -> tuple[str, str]:
         return f"{name} is a time", "write for example 8ms"
     if name in BYTES:
         return f"{name} is a size", "write for example 64MiB"
-    return f"{name} is a number of I/Os", "write for example 120"
+    return f"{name} is a whole number", "write for example 120"
 
 
 def _amount(name: str, run: CommandRun) -> float | None:
-    if name == "wall":
-        return run.wall_s
-    if name == "disk":
-        return run.disk_s
-    if name == "ios":
-        return run.ios
+    whole = {"wall": run.wall_s, "disk": run.disk_s, "ios": run.ios, FSYNCS: run.fsyncs}
+    if name in whole:
+        return whole[name]
     if name in COUNTS:
         return run.operations[COUNTS[name]].ios
     if name in BYTES:
@@ -290,6 +296,6 @@ def _shown(name: str, amount: float) -> str:
         return f"{amount:.1f} s"
     if name in BYTES:
         return about_bytes(amount)
-    if name == "ios" or name in COUNTS:
+    if name in {"ios", FSYNCS} or name in COUNTS:
         return f"{amount:,.0f}"
     return f"{amount * 1e3:.2f} ms"

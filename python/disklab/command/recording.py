@@ -11,8 +11,10 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -65,6 +67,47 @@ def command_of(words: list[str], log: Path) -> list[str]:
     return ["strace", *options, "-e", f"trace={CALLS}", "-o", str(log), "--", *words]
 
 
+SYNCS = "fsync,fdatasync,sync,syncfs"
+_SYNC = re.compile(rb"^\d+ +(?:fsync|fdatasync|sync|syncfs)\(", re.MULTILINE)
+
+
+def check_strace(place: str, other: str) -> None:
+    """Raise UserError where strace is missing. `other`: another way out."""
+    if shutil.which("strace") is None:
+        rule = "is not installed: it records what the command asks of its files"
+        raise UserError(Problem(place, "strace", rule, f"apt-get install strace{other}"))
+
+
+@contextmanager
+def counted(words: list[str]) -> Iterator[tuple[list[str], Callable[[], int]]]:
+    """Yield a command that counts the fsyncs of another one, and what says how many there were.
+
+    The tracer stands aside: exit code and signals are the command's own. Only these calls stop it.
+    """
+    check_strace("fsyncs", ", or judge flushes, which the disk counts")
+    with tempfile.TemporaryDirectory(prefix="disklab-fsyncs-") as folder:
+        log = Path(folder) / "calls"
+        options = ["-D", "-f", "--seccomp-bpf", "-qqq", "--signal=none", "-e", f"trace={SYNCS}"]
+        yield (
+            ["strace", *options, "-o", str(log), "--", *words],
+            lambda: len(_SYNC.findall(_whole(log))),
+        )
+
+
+def _whole(log: Path) -> bytes:
+    """Return a log once its writer, which ends after the command, has nothing to add."""
+    content = log.read_bytes() if log.exists() else b""
+    for _ in range(MOST_LOOKS):
+        time.sleep(LOOK_S)
+        before, content = content, log.read_bytes() if log.exists() else b""
+        if before == content:
+            break
+    return content
+
+
+LOOK_S, MOST_LOOKS = 0.1, 50
+
+
 @dataclass
 class _File:
     """What is known of one file."""
@@ -85,6 +128,7 @@ class Recording:
 
     trace: Trace
     flushes: int
+    fsyncs: int
     waited_s: float
     """How long its own calls waited for the disk that it ran on."""
 
@@ -104,6 +148,7 @@ class Recorder:
         self._start_ns: int | None = None
         self._now_ns = 0
         self.flushes = 0
+        self.fsyncs = 0
         self.waited_s = 0.0
         self.cut = False
         """Whether there were more I/Os than are simulated."""
@@ -135,7 +180,7 @@ class Recorder:
         if any(file.changed or file.touched for file in self._files.values()):
             self._log()
         self.flushes += bool(self._files)
-        return Recording(self._trace, self.flushes, self.waited_s)
+        return Recording(self._trace, self.flushes, self.fsyncs, self.waited_s)
 
     def _called(self, name: bytes, ended: re.Match[bytes]) -> None:
         result, arguments = int(ended["result"]), ended["arguments"]
@@ -144,6 +189,7 @@ class Recorder:
             self._open(name, result, arguments, ended["opened"] or b"")
             return
         if name == b"sync":
+            self.fsyncs += 1
             for file in self._files.values():
                 self._sync(file, data_only=False)
             return
@@ -169,6 +215,7 @@ class Recorder:
         if name == b"sync_file_range":
             self._write_out(file)
         else:
+            self.fsyncs += 1
             self._sync(file, data_only=name == b"fdatasync")
 
     def _is_inside(self, path: bytes) -> bool:
@@ -300,9 +347,7 @@ def simulated_run(
     """
     volume, vm, credits_ratio = disk
     resolution = resolve(catalog, HostRequest(vm), volume)
-    if shutil.which("strace") is None:
-        rule = "is not installed: it records what the command asks of its files"
-        raise UserError(Problem("--simulate", "strace", rule, "apt-get install strace"))
+    check_strace("--simulate", "")
     with tempfile.TemporaryDirectory(prefix="disklab-run-") as made:
         folder, log = Path(made, "data"), Path(made, "log")
         folder.mkdir()
@@ -328,6 +373,7 @@ def simulated_run(
         caching=volume.caching,
         filesystem=SIMULATED,
         operations=_operations(recording, answer),
+        fsyncs=recording.fsyncs,
         limits=_limits(answer),
         late_ratio=0.0,
         warnings=warnings,

@@ -89,8 +89,10 @@ def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None
 
 
 def changes(base: CommandRun, run: CommandRun) -> list[Change]:
-    """Return what differs beyond noise, flushes first."""
+    """Return what differs beyond noise: fsyncs and flushes, which are exact, first."""
     found = []
+    if None not in (base.fsyncs, run.fsyncs) and base.fsyncs != run.fsyncs:
+        found.append(Change("fsyncs", base.fsyncs or 0, run.fsyncs or 0, "calls"))
     for kind in sorted(KINDS, key=lambda kind: kind != "flush"):
         before, after = base.operations[kind], run.operations[kind]
         if _differs(before.ios, after.ios, 0 if kind == "flush" else IOS, _share(kind)):
@@ -135,10 +137,10 @@ def operation_rows(run: CommandRun) -> list[tuple[str, ...]]:
 def limit_sentences(run: CommandRun) -> list[str]:
     """Return which limits held I/Os up, the longest wait first, and which credits are low."""
     sentences = [
-        f"{use.name}: I/Os waited {use.delayed_s:.1f} s altogether"
+        f"{use.name}: I/Os waited for it, {use.delayed_s:.1f} s in all"
         if use.per_s is None
-        else f"{use.name} ({use.per_s:,} a second): {use.delayed_ios:,} I/Os waited "
-        f"{use.delayed_s:.1f} s altogether"
+        else f"{use.name} ({use.per_s:,} a second): {use.delayed_ios:,} I/Os waited for it, "
+        f"{use.delayed_s:.1f} s in all"
         for use in run.limits
         if use.delayed_ios or use.per_s is None
     ]
@@ -153,18 +155,21 @@ def time_sentence(run: CommandRun) -> str:
     """Return whose the command's time was: the disk's, or its own."""
     disk, wall = run.disk_s, max(run.wall_s, 1e-9)
     if disk > wall:
-        return f"Its I/Os took {disk:.2f} s altogether, {disk / wall:.1f} at a time in the mean"
-    own = f"the other {wall - disk:.2f} s are its own and of the processors that it waited for"
-    return f"Its I/Os took {disk:.2f} s altogether; where none overlap, {own}"
+        return (
+            f"Its I/Os add up to {disk:.2f} s: on average {disk / wall:.1f} were under way at once"
+        )
+    own = f"The other {wall - disk:.2f} s went to its own work and to waiting for a processor"
+    return f"It waited for the disk for at most {disk:.2f} s. {own}"
 
 
 def headline(run: CommandRun) -> str:
     """Return the answer in one line."""
     flushes = run.operations["flush"].ios
+    calls = "" if run.fsyncs is None else f"{run.fsyncs:,} fsyncs, "
     vm = f" on {run.vm}" if run.vm else ""
     return (
-        f"{run.wall_s:.1f} s on {run.disks}{vm}, caching {run.caching}, {run.filesystem}: "
-        f"{run.ios:,} I/Os, {flushes:,} of them flushes; exit code {run.exit_code}"
+        f"{calls}{flushes:,} flushes, {run.ios:,} I/Os, {run.wall_s:.1f} s on {run.disks}{vm}, "
+        f"caching {run.caching}, {run.filesystem}; exit code {run.exit_code}"
     )
 
 

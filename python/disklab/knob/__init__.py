@@ -16,7 +16,7 @@ from disklab.errors import MachineError
 from disklab.knob.offer import offer
 from disklab.machines.programs import run
 from disklab.reading import Kind
-from disklab.report.html import DARK, LIGHT, variables
+from disklab.report.html import DARK, LIGHT, axes_script, variables
 
 # The page as one file, under a policy that lets it reach nothing.
 
@@ -24,7 +24,6 @@ HTML = "knob.html"
 MODULE = "simulator.wasm"
 NAMED = "DISKLAB_WASM"
 SCRIPTS = ("jobs.js", "charts.js", "picture.js", "scenes.js", "knob.js")
-AXES = "axes.js"
 KIND = Kind("the simulator for browsers", 64 << 20, "build it again by `scripts/knob.sh`")
 BUILDER = Path("scripts/knob.sh")
 MOST_BUILD_S = 7200.0
@@ -82,8 +81,7 @@ def made_page(vms: frozenset[str] | None = None) -> Page:
             f"{path}: the simulator for browsers is not there; in a clone `disklab knob` builds "
             "it (one to two minutes of processor time), and wheels of a release have it"
         )
-    axes = resources.files("disklab.report").joinpath(AXES).read_text(encoding="utf-8")
-    script = "\n".join([axes, *map(_file, SCRIPTS)])
+    script = "\n".join([axes_script(), *map(_file, SCRIPTS)])
     style = f":root{{{variables(LIGHT)}}}\n" + _file("knob.css").replace(
         "/* dark */", variables(DARK)
     )

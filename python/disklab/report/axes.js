@@ -27,7 +27,8 @@ function logarithmic(first, last, most) {
   const low = first / 1.15, high = last * 1.15, powers = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) powers.push(power);
   const among = (steps) => powers.flatMap((power) => steps.map((step) => Number((step * 10 ** power).toPrecision(6)))).filter((value) => low <= value && value <= high);
-  const dense = [[1], [1, 3], ROUND, [1, 1.5, 2, 3, 5, 7]].map(among), fitting = dense.find((list) => list.length >= LEAST_TICKS) ?? dense.at(-1);
+  const dense = [[1], [1, 3], ROUND, [1, 1.5, 2, 3, 5, 7]].map(among), near = linear(low, high, null, most).ticks.filter((value) => low <= value && value <= high);
+  const fitting = dense.find((list) => list.length >= LEAST_TICKS) ?? near;
   const stride = Math.ceil(fitting.length / most);
   const at = (value) => Math.log(value / low) / Math.log(high / low);
   return {log: true, low, high, ticks: fitting.filter((_, index) => index % stride === 0), at};

@@ -182,6 +182,37 @@ def log_axis(shown: Sequence[float], **axis: Any) -> dict[str, Any]:
     }
 
 
+WIDE = 12.0
+"""Largest over smallest level from which on a sweep is logarithmic."""
+
+
+def along(sizes: Mapping[str, float], title: str) -> alt.X:
+    """Return the axis of a sweep, each level where its size puts it and under its own name.
+
+    To scale; logarithmic, and said so, where the levels lie far apart.
+    """
+    names, places = zip(*sorted(sizes.items(), key=lambda item: item[1]), strict=True)
+    log = places[0] > 0 and places[-1] / places[0] > WIDE
+    room = 1.06 if log else (places[-1] - places[0]) * 0.03
+    low, high = (
+        (places[0] / room, places[-1] * room) if log else (places[0] - room, places[-1] + room)
+    )
+    return alt.X(
+        "size:Q",
+        title=f"{title} (logarithmic)" if log else title,
+        scale=alt.Scale(
+            type="log" if log else "linear", nice=False, zero=False, domain=[low, high]
+        ),
+        axis=alt.Axis(
+            values=list(places),
+            labelExpr=f"{json.dumps(names)}[indexof({json.dumps(places)}, datum.value)]",
+            labelOverlap="greedy",
+            grid=False,
+            labelAngle=0,
+        ),
+    )
+
+
 def ticks(low: float, high: float) -> list[float]:
     """Return round numbers between two: the coarsest choice that has three, at most seven."""
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)

@@ -11,7 +11,7 @@ import altair as alt
 
 from disklab.report import axes, wording
 from disklab.report.axes import Figures, Panel, Section, rows
-from disklab.report.cells import Cell, Factor, Matrix, Rates, median, scaled_loads
+from disklab.report.cells import Cell, Factor, Matrix, Rates, median, scaled_loads, size_of
 from disklab.report.pair import counterpart
 from disklab.report.subject import Subject
 from disklab.results import Level
@@ -177,14 +177,12 @@ def lines(
     matrix: Matrix, sweep: Factor, drawn: Sequence[Shown], path: str, axis: Mapping[str, Any]
 ) -> Any:
     """Return a line a series along the sweep; other runs dashed, repeats as small marks."""
-    order = [str(level) for level in sweep.levels]
-    data = alt.InlineData(values=[v for one in drawn for v in values(one, path)])
+    sizes = {str(level): size_of(level) or 0.0 for level in sweep.levels}
+    placed = [{**entry, "size": sizes[one.at]} for one in drawn for entry in values(one, path)]
+    data = alt.InlineData(values=placed)
     runs = list(dict.fromkeys(one.run for one in drawn))
-    levels = alt.Axis(labelAngle=0, labelOverlap=True)
-    base = alt.Chart(data).encode(
-        x=alt.X("at:O", sort=order, title=sweep.title, axis=levels),
-        color=colour(matrix),
-    )
+    x = axes.along(sizes, sweep.title)
+    base = alt.Chart(data).encode(x=x, color=colour(matrix))
     dash = alt.StrokeDash("run:N", sort=runs, legend=None)
     line = base.mark_line().encode(y=alt.Y("median:Q", **axis), strokeDash=dash)
     dot = base.mark_point(size=40, filled=True).encode(y="median:Q", tooltip="tip:N")
@@ -197,26 +195,29 @@ def lines(
         drawing = band + drawing
     # Beside a second run's lines, and in the narrow latency charts, names would cross lines.
     named = len(runs) == 1 and path.startswith("ops")
-    return drawing + labels(matrix, drawn, path, order) if named else drawing
+    return drawing + labels(matrix, drawn, path, (x, sizes)) if named else drawing
 
 
-def labels(matrix: Matrix, drawn: Sequence[Shown], path: str, order: Sequence[str]) -> Any:
+def labels(
+    matrix: Matrix, drawn: Sequence[Shown], path: str, across: tuple[Any, Mapping[str, float]]
+) -> Any:
     """Return the names of two lines at their right ends, the higher one above; else none.
 
     More lines than two would write over each other: they have the key alone.
     """
+    x, sizes = across
     ends: dict[str, dict[str, Any]] = {}
     for one in drawn:
         value = one.cell.median(path)
         if one.run != drawn[0].run or value is None:
             continue
         last = ends.get(one.series)
-        if last is None or order.index(one.at) >= order.index(last["at"]):
-            ends[one.series] = {"series": one.series, "at": one.at, "end": value}
+        if last is None or sizes[one.at] >= last["size"]:
+            ends[one.series] = {"series": one.series, "size": sizes[one.at], "end": value}
     data = sorted(ends.values(), key=lambda end: -float(end["end"])) if len(ends) == 2 else []
     # At the left end of the sweep a name has no room on its left.
     sides: list[tuple[list[dict[str, Any]], int, Literal["left", "right"]]] = [
-        ([end], dy, "left" if order.index(end["at"]) < len(order) / 2 else "right")
+        ([end], dy, "left" if end["size"] < max(sizes.values()) else "right")
         for end, dy in zip(data, (-10, 14), strict=False)
     ]
     return alt.layer(
@@ -224,7 +225,7 @@ def labels(matrix: Matrix, drawn: Sequence[Shown], path: str, order: Sequence[st
             alt.Chart(alt.InlineData(values=part))
             .mark_text(align=side, dy=dy, dx=6 if side == "right" else -6, fontWeight=600)
             .encode(
-                x=alt.X("at:O", sort=list(order)),
+                x=x,
                 y="end:Q",
                 text="series:N",
                 color=colour(matrix),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from html import escape
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,8 @@ def data(content: Any, **attributes: str) -> str:
     """Return JSON inside the page; without `<`, nothing in it can end or open an element."""
     told = json.dumps(content, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return tag("script", told, type="application/json", **attributes)
+
+
+def axes_script() -> str:
+    """Return the script by which every page of ours draws its axes."""
+    return resources.files(__package__).joinpath("axes.js").read_text(encoding="utf-8")

@@ -1,6 +1,5 @@
 // Draws the state of a run each time that the server sends it. Nothing is kept between two states
 // but the elements themselves, and every text is set as text: names come from files of others.
-"use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
 // The token came with the address. It stays in this tab, at this port, and goes along with every
@@ -66,17 +65,16 @@ function course(points) {
   const x = (t) => left + ((t - from) / span) * (width - left - right);
   for (const [index, kind] of [[1, "rate"], [2, "tail"]]) {
     if (!points.some((one) => one[index] !== null)) continue;
-    const most = Math.max(...points.map((one) => one[index] || 0)) * 1.1 || 1;
-    const y = (value) => height - bottom - (value / most) * (height - top - bottom);
+    const axis = axisOf(points.map((one) => one[index] || 0), { most: 4 });
+    const y = (value) => height - bottom - axis.at(value) * (height - top - bottom);
     let path = "", pen = "M";
     for (const one of points) {
       if (one[index] === null) { pen = "M"; continue; }
       path += `${pen}${x(one[0]).toFixed(1)} ${y(one[index]).toFixed(1)}`;
       pen = "L";
     }
-    for (const share of [0, 0.5, 1]) {
-      const at = y(most * share / 1.1);
-      const shown = index === 1 ? rate(most * share / 1.1) : latency(most * share / 1.1);
+    for (const value of axis.ticks) {
+      const at = y(value), shown = index === 1 ? rate(value) : latency(value);
       if (index === 1) svg.append(drawn("line", { class: "grid", x1: left, x2: width - right, y1: at, y2: at }));
       svg.append(drawn("text", index === 1
         ? { x: left - 6, y: at + 4, "text-anchor": "end" }

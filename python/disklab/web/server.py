@@ -34,7 +34,7 @@ from disklab.errors import UserError
 from disklab.folders import Inside
 from disklab.knob import Page, has_module, made_page
 from disklab.reading import Kind
-from disklab.report.html import POLICY
+from disklab.report.html import POLICY, axes_script
 from disklab.results.event_log import Wish, wish
 from disklab.web.access import KNOB, Address, Guard, knob_address, report_address
 from disklab.web.state import Followed, runs_in
@@ -190,7 +190,8 @@ class Pages:
         name = request.path_params["name"]
         if name not in ASSETS:
             raise HTTPException(404)
-        return Response(asset(name), media_type=ASSETS[name])
+        before = axes_script() if name == "live.js" else ""
+        return Response(before + asset(name), media_type=ASSETS[name])
 
     async def index(self, _request: Request) -> Response:
         """Answer every run in a few figures."""
