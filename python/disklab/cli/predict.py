@@ -28,6 +28,7 @@ from disklab.interrupts import end_as_ctrl_c
 from disklab.report import wording
 from disklab.results import DEFAULT_OUT, Run, TrialResult
 from disklab.results.required import Kept, Outcome, judged
+from disklab.spec import bundled
 
 if TYPE_CHECKING:
     from disklab.prediction import Options
@@ -204,7 +205,7 @@ def print_answer(run: Run, experiment: Path | None, *, database: bool) -> None:
     where = "with a real database" if database else "on emulated disks"
     steps = {"charts, as one page": f"disklab report {run.folder}"}
     if experiment is not None:
-        steps[where] = f"disklab rehearse {experiment} --quick --repeat 3"
+        steps[where] = f"disklab rehearse {bundled.typed(str(experiment))} --quick --repeat 3"
     out.print()
     for gives, command in steps.items():
         out.print(Text.assemble((f"{gives + ':':22}", "dim"), command), soft_wrap=True)

@@ -43,6 +43,7 @@ from disklab.results import (
     Second,
     TrialResult,
 )
+from disklab.spec import bundled
 
 # What would tell when a run cannot: the command, and how long it takes. Pure.
 
@@ -137,7 +138,7 @@ def repeat_s(subject: Subject) -> float | None:
 
 def elsewhere(subject: Subject) -> str:
     """Return what answers when this machine is too small."""
-    file = subject.info.experiment.file or "EXPERIMENT"
+    file = bundled.typed(subject.info.experiment.file or "EXPERIMENT")
     return f"A machine with more processors would tell, or a prediction: disklab predict {file}"
 
 

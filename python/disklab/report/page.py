@@ -14,6 +14,7 @@ from disklab.report.html import POLICY, data, items, table, tag, text, vega_scri
 from disklab.report.pair import Comparison
 from disklab.report.report import Report, caption_of
 from disklab.report.subject import Subject
+from disklab.spec import bundled
 
 
 def page(report: Report, simulator: str | None = None) -> str:
@@ -375,7 +376,7 @@ def recipe(subject: Subject, named: bool) -> list[str]:
     info = subject.info
     parts = [text("h3", subject.label)] if named else []
     if info.command:
-        parts.append(text("pre", shlex.join(info.command)))
+        parts.append(text("pre", shlex.join(map(bundled.typed, info.command))))
     facts: dict[str, str] = {"run": info.id}
     if info.seed is not None:
         facts["seed"] = str(info.seed)

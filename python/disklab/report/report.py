@@ -31,6 +31,7 @@ from disklab.report.verdict import EQUIVALENCE, Judgement
 from disklab.results import SteadyState, TrialResult
 from disklab.results.records import STRETCHES
 from disklab.results.seconds import largest, stretches
+from disklab.spec import bundled
 
 # What predictions say of burst credits: what is done while they last, and afterwards. Pure.
 
@@ -108,8 +109,8 @@ GROUPS = {
     "disk": ("disk",),
     "queue at disk limits": ("limits",),
     "CPU of the nodes": ("cpu",),
-    "garbage collection": ("pause",),
-    "slots, commit log, slow replica": ("slots", "held", "retry"),
+    "pauses": ("pause",),
+    "slots, logs, other copies": ("slots", "held", "retry"),
 }
 """As many as there are colours that can be told apart; the table has each stretch."""
 
@@ -148,6 +149,8 @@ def panel(percentile: str, cells: list[tuple[str, Cell]]) -> Panel:
         for order, (group, members) in enumerate(GROUPS.items())
         if (span := sum(one.get(name, 0.0) for name in members))
     ]
+    # A legend of what there is: not every database collects garbage, or has other copies.
+    groups = [group for group in GROUPS if any(entry["s"] == group for entry in data)]
     lines = [
         [cell, *(wording.latency(one.get(name, 0.0)) for name in names), largest(one)]
         for cell, one in found.items()
@@ -158,10 +161,10 @@ def panel(percentile: str, cells: list[tuple[str, Cell]]) -> Panel:
         title=percentile,
         described=f"What {percentile} consists of; "
         + "; ".join(f"{line[0]}: {line[-1]}" for line in lines[:MOST_BARS]),
-        chart=bars(data, list(GROUPS)),
+        chart=bars(data, groups),
         height=max(60, shown * (ROW_GAP + axes.LINE_HEIGHT * max(2, axes.most_lines(found)))),
         figures=Figures(heads, rows(lines)),
-        key=tuple(GROUPS),
+        key=tuple(groups),
         columns={"c": "cell", "s": "where", "v": f"{percentile}_ms"},
     )
 
@@ -346,7 +349,7 @@ def sketches(subjects: Sequence[Subject]) -> list[Finding]:
             what = (
                 "; ".join(told).replace(" (fitted on )", "").replace("(fitted on ", "(measured: ")
             )
-            file = subject.info.experiment.file or "EXPERIMENT"
+            file = bundled.typed(subject.info.experiment.file or "EXPERIMENT")
             text = f"Take this as a sketch: no run like it was measured: {what}"
             reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
             found.append(Finding(text, reason, "", None, ()))

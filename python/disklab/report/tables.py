@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from disklab.catalog import load_catalog
 from disklab.report import wording
 from disklab.report.answer import Answer
 from disklab.report.axes import Figures, rows
@@ -288,13 +289,17 @@ def price_sources(subject: Subject) -> list[str]:
 
 def priced(one: Price) -> list[str]:
     """Return region, terms, date and source of a price, as far as they are told."""
-    return [part for part in (one.region, one.terms, one.date, one.source) if part]
+    source = load_catalog().sources.get(one.source or "")
+    place = source.at if source is not None else one.source
+    return [part for part in (one.region, one.terms, one.date, place) if part]
 
 
 def price_dates(subjects: Sequence[Subject]) -> str:
-    """Return the regions, dates and sources of all prices, each once."""
+    """Return the regions, terms and dates of all prices, each once."""
     told = dict.fromkeys(
-        ", ".join(priced(one)) for subject in subjects for one in subject.info.prices
+        ", ".join(part for part in (one.region, one.terms, one.date) if part)
+        for subject in subjects
+        for one in subject.info.prices
     )
     return "; ".join(told)
 

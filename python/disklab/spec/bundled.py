@@ -35,3 +35,13 @@ def found(file: Path) -> Path:
             if name in names():
                 return folder() / f"{name}{SUFFIX}"
     return file
+
+
+def typed(file: str) -> str:
+    """Return how a person names an experiment file in a command: one of ours by its name alone.
+
+    Runs of another installation have its path; the name is known here too.
+    """
+    path = Path(file)
+    ours = path.parts[-3:-1] == ("disklab", "experiments") and path.stem in names()
+    return path.stem if ours and path.suffix == SUFFIX else file

@@ -351,6 +351,7 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
     made.machine_was_full = True
     tools = made.cpu_ratio.get("client", 0.0) + made.cpu_ratio.get("emulator", 0.0)
     shares = ", ".join(f"{role} {ratio:.0%}" for role, ratio in made.cpu_ratio.items())
+    ours_ = f" (of this run: {shares})" if shares else ""
     if tools > MOST_TOOL_SHARE:
         made.invalid.append(
             f"client and emulator took {tools:.0%} of a machine that had no CPU left ({shares}): "
@@ -360,8 +361,8 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
     ours = sum(made.cpu_ratio.values())
     if busy / cpus - ours > ours:
         made.warnings.append(
-            f"other programs took most of this machine's CPU, {busy / cpus - ours:.0%} of {cpus} "
-            f"cores, and left none free ({shares}): repeat it when nothing else runs"
+            f"other programs kept {busy / cpus - ours:.0%} of this machine's {cpus} cores busy, "
+            f"and none was free{ours_}: stop them and repeat it"
         )
     else:
         made.warnings.append(
