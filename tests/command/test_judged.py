@@ -79,7 +79,7 @@ def test_markdown_and_junit_hold_hostile_commands(run: CommandRun) -> None:
     own = "The other 12.40 s went to its own work and to waiting for a processor"
     assert f"- It waited for the disk for at most 0.10 s. {own}" in text
     many = run.model_copy(update={"wall_s": 0.05})
-    assert "0.10 s altogether, 2.0 at a time in the mean" in markdown(many, judged, [])
+    assert "add up to 0.10 s: on average 2.0 were under way at once" in markdown(many, judged, [])
     suite = ET.fromstring(junit(run, judged, []))
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     failed = run.model_copy(update={"exit_code": 3, "command": ["\x1b[2J\x00"]})
