@@ -409,6 +409,7 @@ function loaded() {
     }
   }
   const number = (key, list) => { const at = Number(address.get(key) || NaN); if (address.has(key) && !list[at]) unknown.push(`${key}=${address.get(key)}`); return list[at] ? at : null; };
+  const chosenScene = number('scene', offer.scenes);
   state.preset = number('study', offer.presets);
   state.promise = Math.max(0, Number(address.get('promise')) || 0);
   state.turn = address.get('turn') in TURNS ? address.get('turn') : 'threads';
@@ -418,7 +419,6 @@ function loaded() {
   get('notice').hidden = !unknown.length;
   get('notice').textContent = `This link asks for what this page does not know: ${unknown.join(', ')}. In its place stands the page's own example.`;
   tellStudy();
-  const chosenScene = number('scene', offer.scenes);
   opened(chosenScene === null && (address.size || unknown.length) ? 'own' : chosenScene ?? 0);
 }
 

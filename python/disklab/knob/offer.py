@@ -44,6 +44,7 @@ from disklab.spec.payloads import row_shape
 from disklab.spec.procedures import Load
 
 Json = dict[str, Any]
+Shape = tuple[str, int, float | None]
 
 VOLUME = "cluster.volumes.data"
 PLACES = Places(
@@ -117,11 +118,12 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
     """
     studies, shown = presets(), scenes()
     engines = {engine: _engine(catalog, engine) for engine in OF_ROWS}
+    plans: dict[Shape, Json | None] = {}
     usual = {USUAL_VM, *(scene["choice"]["vm"] for scene in shown), *_vms_of(studies)}
     wanted = catalog.vms.keys() if vms is None else {*vms, *usual}
     return {
         "vms": {
-            name: _vm(catalog, catalog.vms[name], engines)
+            name: _vm(catalog, catalog.vms[name], engines, plans)
             for name in sorted(catalog.vms, key=_generation)
             if name in wanted
         },
@@ -212,7 +214,9 @@ def _usual(catalog: Catalog, vm: VmEntry) -> str:
     )
 
 
-def _vm(catalog: Catalog, vm: VmEntry, engines: Mapping[str, Json]) -> Json:
+def _vm(
+    catalog: Catalog, vm: VmEntry, engines: Mapping[str, Json], plans: dict[Shape, Json | None]
+) -> Json:
     profile = host_profile(catalog, vm, HostRequest(vm.name)).model_dump(mode="json")
     cache = profile["cache"]
     if cache is not None:
@@ -265,7 +269,11 @@ def _vm(catalog: Catalog, vm: VmEntry, engines: Mapping[str, Json]) -> Json:
         ],
     }
     for engine, usual in engines.items():
-        made[engine] = _memory_of(catalog, vm, engine, usual)
+        # VMs of one memory and as many vCPUs get one plan.
+        shape = (engine, facts.vcpu, facts.mem_gib)
+        if shape not in plans:
+            plans[shape] = _memory_of(catalog, vm, engine, usual)
+        made[engine] = plans[shape]
     made["yugabytedb"] = _memory_of_yugabytedb(vm)
     return made
 
