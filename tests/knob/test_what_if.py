@@ -77,7 +77,7 @@ def test_without_the_simulator_a_page_says_so(
     assert write_what_if(specs, tmp_path / "report.html") is None
     assert list(tmp_path.iterdir()) == []
     (sentence,) = what_if_link(specs, None)
-    assert "built without it" in sentence
+    assert "run `disklab knob` once" in sentence
     assert "href" not in sentence
     ended = CliRunner().invoke(app, ["knob", str(tmp_path / "knob.html")])
     assert isinstance(ended.exception, MachineError)

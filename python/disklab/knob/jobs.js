@@ -178,6 +178,11 @@ function volumeOf(offer, choice) {
     const rule = `${choice.disk} is a disk of ${disk.vendor}, ${choice.vm} a VM of ${vendor}`;
     problems.push(problem(placeOf(choice, 'disks'), `'${expressionOf(offer, choice)}'`, rule, `choose a disk of ${vendor}`));
   }
+  const most = offer.most_volume_bytes, all = bought.size * GIB * choice.count;
+  if (all > most) {
+    const rule = `a volume has at most 1 PB, and this one ${about(all)}`, way = `use at most ${Math.floor(most / (bought.size * GIB))} of these disks`;
+    problems.push(problem(placeOf(choice, 'disks'), `'${expressionOf(offer, choice)}'`, rule, way));
+  }
   if (problems.length) return {problems};
   const latency = disk.latency[choice.latency || 'default'] ?? disk.latency.default;
   const made = {name: choice.disk, medium: disk.medium, limits: limitsOf(disk, bought), latency};

@@ -32,7 +32,7 @@ from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
 from disklab.catalog.load import cite
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
-from disklab.catalog.resolve import host_profile
+from disklab.catalog.resolve import MOST_VOLUME_BYTES, host_profile
 from disklab.database_facts import facts_of, in_page
 from disklab.databases.calibration import Calibration, cpu_costs, package_calibration
 from disklab.databases.simulating import Job, network
@@ -134,6 +134,7 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
         },
         "engines": {**engines, "yugabytedb": _yugabytedb(catalog)},
         "device": _base_of_device(catalog),
+        "most_volume_bytes": MOST_VOLUME_BYTES,
         "operations": OPERATIONS,
         "seconds": SECONDS,
         "regions": REGIONS,
