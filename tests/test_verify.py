@@ -40,6 +40,8 @@ CHOSEN = {
     "gcp/pd-ssd": "gcp/pd-ssd(500GiB)",
     "gcp/pd-standard": "gcp/pd-standard(500GiB)",
     "gcp/hyperdisk-balanced": "gcp/hyperdisk-balanced(500GiB, 6000 IOPS, 250 MB/s)",
+    "gcp/hyperdisk-throughput": "gcp/hyperdisk-throughput(2048GiB)",
+    "gcp/hyperdisk-ml": "gcp/hyperdisk-ml(500GiB)",
     "gcp/hyperdisk-extreme": "gcp/hyperdisk-extreme(500GiB, 20000 IOPS)",
 }
 """Disks whose size and rates the user chooses, with a choice."""

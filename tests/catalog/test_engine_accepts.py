@@ -27,10 +27,10 @@ def profiles() -> Iterator[HostProfile]:
     pairs = [(vm, disk) for vm in SOME_VMS for disk in CATALOG.disk_names()]
     pairs += [(vm, disk) for vm in CATALOG.vms for disk in SOME_DISKS]
     for vm, name in pairs:
-        chosen = name in CATALOG.families or (
-            name in CATALOG.disks and not CATALOG.disks[name].facts.size_gib.fixed
-        )
-        disks = f"{name}(128GiB)" if chosen else name
+        sizes = CATALOG.disks[name].facts.size_gib if name in CATALOG.disks else None
+        chosen = name in CATALOG.families or (sizes is not None and not sizes.fixed)
+        size = 128 if sizes is None else max(128, sizes.least)
+        disks = f"{name}({size}GiB)" if chosen else name
         for caching in CACHINGS:
             for expression in (disks, f"3 x {disks}"):
                 volume = VolumeRequest(expression, caching=caching)

@@ -243,11 +243,11 @@ def test_a_server_on_a_host_is_killed_and_started_under_load(
 ) -> None:
     prepared(bench, ssh_server, volume, BROKEN)
     code, _, err = bench.run(*MEASURE, "--yes", "--quick")
-    assert code == 0, err
     bench.nothing_is_left()
     (run,) = bench.runs()
     (result,) = run.results()
-    assert result.status in ("ok", "invalid"), result
+    # Beside other work no figure may count; what happened is told all the same.
+    assert (code, result.status) in {(0, "ok"), (1, "invalid")}, err
     seen = result.recovery
     assert seen is not None
     assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n1", "start n1", "restart n1"]

@@ -110,7 +110,7 @@ def test_tools_may_not_eat_a_full_machine() -> None:
 
 def test_other_programs_that_fill_the_machine_are_no_limit_of_the_database() -> None:
     (warning,) = judged(client=0.02, emulator=0.02, server=0.1, busy=2.0).warnings
-    assert warning.startswith("other programs took most of this machine's CPU, 93% of 2 cores")
+    assert warning.startswith("other programs kept 93% of this machine's 2 cores busy")
 
 
 def test_stolen_time_is_said() -> None:

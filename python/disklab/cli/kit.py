@@ -55,7 +55,10 @@ def _checked(file: Path) -> Kit:
 
 @app.command("list")
 def list_kits(json: Json = False) -> None:
-    """List the kits that come with disklab."""
+    """List the kits that come with disklab.
+
+    Example: [bold]disklab kit list[/bold]
+    """
     kits = [kit_named(name).kit for name in shipped()]
     if json:
         keys = {"kit", "title", "version", "licence", "tried"}
@@ -67,7 +70,10 @@ def list_kits(json: Json = False) -> None:
 
 @app.command()
 def check(file: File) -> None:
-    """Check a kit file: every key, every template. Nothing is run or fetched."""
+    """Check a kit file: every key, every template. Nothing is run or fetched.
+
+    Example: [bold]disklab kit check my-kit.yaml[/bold]
+    """
     kit = _checked(file)
     loads = ", ".join(f"{name} ({load.loop} loop)" for name, load in kit.loads.items())
     console().print(
@@ -89,13 +95,19 @@ def check(file: File) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of the kit file, for editors."""
+    """Print the JSON Schema of the kit file, for editors.
+
+    Example: [bold]disklab kit schema > kit.schema.json[/bold]
+    """
     print_json(Kit.model_json_schema(by_alias=True))
 
 
 @app.command()
 def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")]) -> None:
-    """Write a kit file to begin with, each key explained."""
+    """Write a kit file to begin with, each key explained.
+
+    Example: [bold]disklab kit new my-kit.yaml[/bold]
+    """
     template = resources.files("disklab") / "kits" / "new.yaml"
     write_new(file, template.read_text(encoding="utf-8"))
     console().print(f"Written: {file}. Next: disklab kit check {file}", markup=False)
@@ -103,7 +115,10 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to w
 
 @app.command()
 def lock(file: File) -> None:
-    """Fetch the programs of a kit that have a lock, and write the sums of their files into it."""
+    """Fetch the programs of a kit that have a lock, and write the sums of their files into it.
+
+    Example: [bold]disklab kit lock my-kit.yaml[/bold]
+    """
     from disklab.databases.kit.programs import sums_of  # noqa: PLC0415
 
     found = kit_named(str(file)) if str(file) in shipped() else read_kit(file)

@@ -21,6 +21,7 @@ const OTHER = {iops: 12000};
 // Exact fractions: [numerator, denominator], as Python has them.
 const fraction = ([n, d]) => [BigInt(n), BigInt(d)];
 const times = ([a, b], [c, d]) => [a * c, b * d];
+const plus = ([a, b], [c, d]) => [a * d + c * b, b * d];
 const less = ([a, b], [c, d]) => a * d < c * b;
 const floor = ([n, d]) => Number(n / d);
 const whole = (n) => [BigInt(n), 1n];
@@ -82,15 +83,24 @@ function provision(offer, choice) {
     const rule = `${name} has whole GiB from ${least} to ${most} (${disk.sources.default})`;
     return {problems: [problem(place, about(size * GIB), rule, 'choose a size in that range')]};
   }
-  const iops = iopsOf(disk, name, size, choice.iops, place, problems);
-  const bytes = bytesOf(disk, name, size, iops, choice.mbps, place, problems);
+  let iops = iopsOf(disk, name, size, choice, place, problems);
+  const bytes = bytesOf(disk, name, size, iops, choice, place, problems);
+  const each = disk.iops_per_mb_per_s;
+  if (each && iops !== null && bytes !== null) iops = Math.min(iops, Math.floor(bytes * each / disk.mb_bytes));
   return problems.length ? {problems} : {size, iops, bytes};
 }
 
-function iopsOf(disk, name, size, wish, place, problems) {
+// What a disk has without being asked, with its share of what the VM has.
+function includedIn(rate, size, iops, count) {
+  const amount = plus(amountAt(rate.included, size, iops), [BigInt(rate.of_vm), BigInt(count)]);
+  const most = rate.included.at_most && fraction(rate.included.at_most);
+  return most && less(most, amount) ? most : amount;
+}
+
+function iopsOf(disk, name, size, {iops: wish, count}, place, problems) {
   const rate = disk.iops;
   if (!rate) return null;
-  if (!wish || !chosen(rate)) return floor(amountAt(rate.included, size, 0));
+  if (!wish || !chosen(rate)) return floor(includedIn(rate, size, 0, count));
   const low = rate.least ? floor(amountAt(rate.least, size, 0)) : 1, high = floor(amountAt(rate.most, size, 0));
   if (low <= wish && wish <= high) return wish;
   const rule = `${name} gives ${low} to ${high} IOPS at ${size} GiB = ${rate.most.text} (${disk.sources.iops})`;
@@ -104,10 +114,10 @@ function iopsOf(disk, name, size, wish, place, problems) {
   return null;
 }
 
-function bytesOf(disk, name, size, iops, wish, place, problems) {
+function bytesOf(disk, name, size, iops, {mbps: wish, count}, place, problems) {
   const rate = disk.mb_per_s, unit = whole(disk.mb_bytes);
   if (!rate) return null;
-  if (!wish || !chosen(rate)) return floor(times(amountAt(rate.included, size, iops ?? 0), unit));
+  if (!wish || !chosen(rate)) return floor(times(includedIn(rate, size, iops ?? 0, count), unit));
   if (iops === null) return null;
   const low = floor(times(rate.least ? amountAt(rate.least, size, iops) : whole(1), unit));
   const most = amountAt(rate.most, size, iops), high = floor(times(most, unit)), bytes = wish * disk.mb_bytes;

@@ -324,6 +324,7 @@ def _rate(rate: Rate | None) -> Json | None:
         return None
     return {
         "included": _formula(rate.included),
+        "of_vm": rate.of_vm,
         "least": _formula(rate.least),
         "most": _formula(rate.most),
     }
@@ -345,6 +346,7 @@ def _disk(catalog: Catalog, entry: DiskEntry) -> Json:
         "size_gib": facts.size_gib.model_dump(mode="json"),
         "iops": _rate(facts.iops),
         "mb_per_s": _rate(facts.mb_per_s),
+        "iops_per_mb_per_s": facts.iops_per_mb_per_s,
         "mb_bytes": family.mb_bytes,
         "io_unit_bytes": family.io_unit_bytes,
         "read_iops": _formula(facts.read_iops),

@@ -36,6 +36,7 @@ from disklab.telemetry import (
     Source,
 )
 from disklab.telemetry.sources import CPUS
+from disklab.waiting import Wait
 
 # Watching a bed once a second while a turn runs on it.
 
@@ -153,12 +154,13 @@ class Calm:
         """Return when little else runs, or the time is over."""
         machine = Machine()
         deque(machine.sample(LOOK_S), maxlen=0)
+        pause = Wait("a calmer machine", self.left_s).pause
         for look in count():
             if self.left_s < LOOK_S:
                 return
             self.left_s -= LOOK_S
             begun = time.monotonic()
-            time.sleep(LOOK_S)
+            pause(LOOK_S)
             seen = dict(machine.sample(time.monotonic() - begun))
             used = seen.get("busy_cores", 0.0) / CPUS
             if used < CALM_RATIO:
