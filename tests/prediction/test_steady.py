@@ -175,15 +175,15 @@ def test_a_database_has_a_steady_state_too(tmp_path: Path) -> None:
     assert spent["steady"] is None
 
 
-def test_disks_without_a_price_are_not_ranked_by_it_in_silence(tmp_path: Path) -> None:
+def test_cells_without_a_price_are_not_ranked_by_it_in_silence(tmp_path: Path) -> None:
     text = DEVICE.format(
-        vm="gcp/n2-standard-8",
-        disks="gcp/pd-ssd(100GiB)",
+        vm="aws/m6a.2xlarge",
+        disks="aws/gp3(100GiB)",
         rw="randread",
         bs="4k",
         duration="5s",
         credits="100%",
     )
-    text += 'factors: {device.volume.disks: ["gcp/pd-ssd(100GiB)", "gcp/pd-balanced(100GiB)"]}\n'
+    text += 'factors: {device.volume.disks: ["aws/gp3(100GiB)", "aws/gp2(100GiB)"]}\n'
     _, shown = predicted(tmp_path, text)
     assert "no price is known of 2 of 2 cells" in " ".join(shown.split())
