@@ -26,10 +26,10 @@ device:
   vm: azure/Standard_DS2_v2
   volume: {disks: azure/P10, caching: None, filesystem: ext4}
 workload:
-  fio: {rw: randread, bs: 8k, jobs: 1, depth: 1}
+  fio: {rw: randread, bs: 8k, jobs: 1, depth: 2}
   stop: {duration: 5s}
 factors:
-  workload.fio.depth: [1, 2, 4]
+  workload.fio.depth: [2, 3, 4]
 """
 TRIALS = 3
 # Of one thing to show: a disk is made, filled and measured in 12 s when nothing else runs.
