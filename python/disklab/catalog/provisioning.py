@@ -300,8 +300,8 @@ def _size_gib(purchase: _Purchase) -> Fraction | None:
         if sizes.fixed:
             return Fraction(sizes.most)
         rule = f"the size of {entry.name} is chosen, from {sizes.least} to {sizes.most} GiB"
-        size = min(max(250, sizes.least), sizes.most)
-        way_out = f"write for example {entry.name}({size}GiB)"
+        example = min(max(250, sizes.least), sizes.most)
+        way_out = f"write for example {entry.name}({example}GiB)"
         purchase.refuse(repr(str(purchase.expression)), rule, way_out)
         return None
     size = Fraction(wish, GIB)
