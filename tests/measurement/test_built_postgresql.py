@@ -246,8 +246,8 @@ def test_a_server_on_a_host_is_killed_and_started_under_load(
     bench.nothing_is_left()
     (run,) = bench.runs()
     (result,) = run.results()
-    # Beside other work no figure may count; what happened is told all the same.
-    assert (code, result.status) in {(0, "ok"), (1, "invalid")}, err
+    assert code == 0, err
+    assert result.status in ("ok", "invalid"), result
     seen = result.recovery
     assert seen is not None
     assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n1", "start n1", "restart n1"]
