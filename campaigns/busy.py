@@ -268,7 +268,7 @@ def _loads(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def _share(figures: Sequence[Figure], what: str) -> str:
     if not figures:
-        return "not known, for there is no quiet trial to tell by"
+        return "unknown: no trial ran on a quiet machine to compare with"
     verb = {"right": "are right", "counts": "count"}[what]
     return f"{sum(getattr(one, what) for one in figures)} of {len(figures)} {verb}"
 

@@ -331,14 +331,15 @@ def finals(
     for trial in run.planned():
         results = tuple(r for r in run.results() if r.trial == trial.trial)
         required = required_of(trial.spec)
-        told = kept(bare(required), results) if required is not None else None
+        promise = kept(bare(required), results) if required is not None else None
         candidate = by_name[str(trial.factors[FACTOR])]
-        if told is not None and required is not None:
+        if promise is not None and required is not None:
             more = raised.get(candidate.name)
-            told = with_room(told, None if more is None else more.kept, required.head_room_ratio)
+            grown = None if more is None else more.kept
+            promise = with_room(promise, grown, required.head_room_ratio)
             again = rebuilt.get(trial.trial)
             found[candidate.name] = Option(
-                *(candidate, results, told, candidate.nodes_of(nodes), again),
+                *(candidate, results, promise, candidate.nodes_of(nodes), again),
                 copied=copies > 1,
                 raised=None if more is None else more.result,
             )
@@ -368,12 +369,12 @@ def _rebuilt(
 
 def explain(advice: Advice, simulator: Simulator) -> None:
     """Add what the disks do by themselves, levers, and what flips the choice."""
-    asked = replace(simulator, question=advice.question)
-    judge_disks(advice, asked, simulator)
+    unraised = replace(simulator, question=advice.question)
+    judge_disks(advice, unraised, simulator)
     options, spec = advice.options[:EXPLAINED], advice.question.spec
     more = {one.name: one_more(one.candidate, spec) for one in options}
     some = [one.candidate for one in options]
-    quick = asked.quick(some + [way for ways in more.values() for way, _, _ in ways])
+    quick = unraised.quick(some + [way for ways in more.values() for way, _, _ in ways])
     for number, one in enumerate(options):
         first = quick.get(one.candidate.name)
         turned = [
@@ -381,8 +382,8 @@ def explain(advice: Advice, simulator: Simulator) -> None:
             for way, words, cost in more[one.name]
             if way.name in quick
         ]
-        found = levers_of(first.result, turned) if first is not None else ()
-        advice.options[number] = replace(one, levers=found)
+        levers = levers_of(first.result, turned) if first is not None else ()
+        advice.options[number] = replace(one, levers=levers)
     advice.changes = [*flips(advice, simulator)]
     advice.cells = simulator.cells
 
@@ -476,13 +477,13 @@ def grown(question: Question) -> list[tuple[str, Question]]:
     rate = question.rate_per_s * MORE_LOAD
     more_load = {**tree, "require": tree["require"] | {"rate": f"{plain_number(rate)}/s"}}
     more = changed(question, more_load).offering(question.raised_per_s * MORE_LOAD)
-    found = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", more)]
+    variants = [(f"At {rate:,.0f}/s ({MORE_LOAD:g} times the rate)", more)]
     dataset = question.spec.dataset
     if dataset is not None and dataset.rows is not None and "rows" in tree["dataset"]:
         data = {**tree["dataset"], "rows": dataset.rows * MORE_DATA}
         words = f"With {MORE_DATA} times the data"
-        found.append((words, changed(question, {**tree, "dataset": data}).raised))
-    return found
+        variants.append((words, changed(question, {**tree, "dataset": data}).raised))
+    return variants
 
 
 def changed(question: Question, tree: dict[str, Any]) -> Question:

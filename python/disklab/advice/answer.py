@@ -157,11 +157,11 @@ class Advice:
             return ""
         what = "operations" if kind == "all" else f"{kind}s"
         band = one.results[0].bands and one.results[0].bands.figures.get(f"{name}_ms")
-        asked = [] if bound is None else [f"you asked for {bound:g}"]
+        limits = [] if bound is None else [f"you asked for {bound:g}"]
         if band and band.high <= CLIFF_RATIO:
-            asked.insert(0, f"{short(value * band.low)} to {short(value * band.high)}")
+            limits.insert(0, f"{short(value * band.low)} to {short(value * band.high)}")
         text = f"{share_of(name)} of {what} take at most {short(value)} ms"
-        text += f" ({'; '.join(asked)})" if asked else ""
+        text += f" ({'; '.join(limits)})" if limits else ""
         if one.disks is not None:
             text += f", of which storage {short(one.disks.storage_ms)} ms"
         more = None if one.raised is None else latency_of(one.raised, kind, name)

@@ -7,6 +7,7 @@ to the life of this process, as `LocalChild` is bound. Environment and signals a
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import IO
 from disklab.machines.child import Started, minimal, piped, unignored
 from disklab.machines.protocol import Finished
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "piped", "run", "start"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "children_cpu_ns", "piped", "run", "start"]
 
 
 class Process(Started):
@@ -33,6 +34,12 @@ class Process(Started):
         with suppress(subprocess.TimeoutExpired):
             return self.communicate(timeout=seconds)
         return None
+
+
+def children_cpu_ns() -> int:
+    """Return the processor time in ns of all programs that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def start(  # noqa: PLR0913 - each is a part of how a program starts

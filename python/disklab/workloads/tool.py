@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import threading
 import time
@@ -72,7 +71,7 @@ class ToolRun:
         """Start it. `keep`: lists that its count is added to; `told`: instead of what it says."""
         self._wish, self._keep, self._told = wish, keep, told
         self._started_ns = time.time_ns()
-        self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._before_ns = programs.children_cpu_ns()
         account = server_account()
         words = [*wish.words]
         self._process = programs.start(
@@ -186,9 +185,7 @@ class ToolRun:
         )
 
     def _cpu_ns(self) -> int:
-        after, before = resource.getrusage(resource.RUSAGE_CHILDREN), self._before
-        used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return round(used_s * 1e9)
+        return programs.children_cpu_ns() - self._before_ns
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import threading
 import time
@@ -192,7 +191,7 @@ class Process:
         self._started_ns = time.time_ns()
         self._most_s = most_s
         self._last: deque[str] = deque(maxlen=MOST_LINES)
-        self._before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._before_ns = programs.children_cpu_ns()
         account = server_account()
         with _readable(command) as (words, script):
             self._process = self._start(
@@ -246,9 +245,7 @@ class Process:
 
     def cpu_ns(self) -> int:
         """Return the processor time of the process, after its end."""
-        after, before = resource.getrusage(resource.RUSAGE_CHILDREN), self._before
-        used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return round(used_s * 1e9)
+        return programs.children_cpu_ns() - self._before_ns
 
     def __enter__(self) -> Self:
         """Return itself."""
