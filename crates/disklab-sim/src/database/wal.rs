@@ -1,5 +1,5 @@
-//! A log that commits wait for: whole blocks, the last one of the sync before once more, then a sync. Whoever comes while one is under way
-//! shares the next. Where a file grows, or fills blocks that were only laid out, its syncs have the file system's journal written, too.
+//! A log that commits wait for. Each sync writes whole blocks, beginning with the one that the sync before left half full. Commits that arrive
+//! during a sync share the next one. Where a file grows, or fills blocks that were only laid out, its syncs have the file system's journal written, too.
 //!
 //! **Source:** `log_t::write_up_to` (log0log.cc) of MariaDB 10.11, whose writes were of blocks of 4 KiB here;
 //! `MYSQL_BIN_LOG::trx_group_commit_leader` (log.cc). Held against our server (2026-11-27, sysbench write-only, one thread): 1,906 B of redo

@@ -193,28 +193,13 @@ impl Model for Yugabytedb {
             }
             Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
             Purpose::Log(tablet) => {
-                let mut next = self.servers[index].synced(tablet);
-                while next != NOBODY {
-                    let this = next;
-                    let request = &mut self.requests[this];
-                    next = std::mem::replace(&mut request.next, NOBODY);
-                    let since = request.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    self.append(now, this);
-                }
+                let first = self.servers[index].synced(tablet);
+                self.go_on(now, first, Self::append);
             }
             Purpose::Pages { waiter, .. } => {
                 let storage = &mut self.servers[index].storage;
                 storage.arrived(io.purpose, &mut self.course.ios);
-                let mut next = waiter;
-                while next != NOBODY {
-                    let this = next;
-                    let request = &mut self.requests[this];
-                    next = std::mem::replace(&mut request.next, NOBODY);
-                    let since = request.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    self.read_on(now, this);
-                }
+                self.go_on(now, waiter, Self::read_on);
             }
         }
     }
@@ -362,6 +347,19 @@ impl Yugabytedb {
             self.replicate(now, number);
         } else {
             self.read_on(now, number);
+        }
+    }
+
+    /// Lets all requests that wait for the same I/O go on, in the order in which they came.
+    fn go_on(&mut self, now: u64, first: u32, step: fn(&mut Self, u64, u32)) {
+        let mut next = first;
+        while next != NOBODY {
+            let this = next;
+            let request = &mut self.requests[this];
+            next = std::mem::replace(&mut request.next, NOBODY);
+            let since = request.since;
+            self.course.recorder.waited_for_disk(now - since);
+            step(self, now, this);
         }
     }
 

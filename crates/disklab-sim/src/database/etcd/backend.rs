@@ -3,7 +3,7 @@
 //!
 //! **Source:** backend.go, batch_tx.go and `Tx.Commit` of bbolt 1.3: pages are written in their order and synced, then the meta page is written
 //! and synced. A put goes behind the last one, since keys are revisions, so that its leaves lie one behind the other; the branches above, the
-//! root and the last leaf are written anew. etcd keeps no list of free pages on the disk (`NoFreelistSync`).
+//! root and the last leaf are rewritten. etcd keeps no list of free pages on the disk (`NoFreelistSync`).
 
 use disklab_disk::{Op, VolumeId};
 
@@ -51,7 +51,7 @@ pub struct Backend {
     cursor: u64,
     /// Where it lies on its volume.
     length: u64,
-    /// Whether the timer has begun the commit, which then sets it anew.
+    /// Whether the timer began the commit under way; its end then starts the timer again.
     pub by_timer: bool,
 }
 
