@@ -174,3 +174,25 @@ def test_a_started_program_does_not_ignore_what_is_held_back_here() -> None:
     with uninterrupted():
         ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert ran.stdout == b"True\n"
+
+
+WRAPPED = """
+import signal, sys
+from disklab.cli import main
+
+def imports() -> None:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt as error:
+        raise ValueError("a schema could not be built") from None
+
+sys.modules["disklab.cli.app"].app = imports
+main()
+"""
+
+
+def test_a_ctrl_c_that_a_library_made_an_error_of_is_still_one() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (130, "")

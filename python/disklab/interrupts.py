@@ -48,6 +48,20 @@ def end_as_ctrl_c() -> None:
             signal.signal(number, _raise)
 
 
+def count_ctrl_c() -> None:
+    """Count each Ctrl-C from now on, before it ends what runs: see `was_interrupted`."""
+    if _is_first_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
+
+
+def was_interrupted() -> bool:
+    """Return whether a Ctrl-C came: a library may have made an error of its own of it.
+
+    pydantic does, while it builds a model.
+    """
+    return _State.came > 0
+
+
 def take_back_ctrl_c() -> None:
     """Hear Ctrl-C as before, when a library has put a handler of its own in front of ours.
 

@@ -20,7 +20,7 @@ from disklab.cli.output import OVER_BUDGET
 from disklab.cli.output import report as tell
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
-from disklab.interrupts import disregard
+from disklab.interrupts import count_ctrl_c, disregard, was_interrupted
 
 # The commands of the program, each imported when it is asked for.
 #
@@ -366,6 +366,7 @@ def main() -> None:
 
 
 def _run() -> None:
+    count_ctrl_c()
     try:
         try:
             check_system(sys.argv[1:])
@@ -380,7 +381,9 @@ def _run() -> None:
     except DisklabError as error:
         tell(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not isinstance(error, KeyboardInterrupt) and not was_interrupted():
+            raise
         disregard()
         sys.exit(130)  # 128 + SIGINT, as a shell reports it
 
