@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from campaigns.attack import files, fio, folders, kits, names, namespaces, requests, serve, settings
+from campaigns.attack import (
+    files,
+    fio,
+    folders,
+    kits,
+    names,
+    namespaces,
+    requests,
+    serve,
+    servers,
+    settings,
+)
 
 KINDS = (
     *(settings.KIND, kits.KIND, files.KIND, fio.KIND, names.KIND, requests.KIND, folders.KIND),
-    *(serve.KIND, namespaces.KIND),
+    *(serve.KIND, servers.KIND, namespaces.KIND),
 )

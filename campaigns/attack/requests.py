@@ -12,7 +12,7 @@ from typing import Any
 from disklab import spec
 from disklab.catalog import VolumeRequest, load_catalog
 from disklab.hosts.attach import AttachRequest
-from disklab.privilege import probing, requests, volumes
+from disklab.privilege import for_command, probing, requests, volumes
 from disklab.probe.cells import ENGINES, MIB, Cell, Direction, Plan, Profile
 from disklab.probe.emulated import At, Emulated
 from disklab.probe.known import Disk
@@ -37,7 +37,10 @@ def _messages() -> list[tuple[Reader, dict[str, Any]]]:
     disk = Disk("azure/P30", None, "None", None)
     wish = AttachRequest(VolumeRequest("azure/P30"), mount_point=Path("/nonexistent"))
     (turn, *_) = order(spec.load(EXPERIMENTS[0]).trials("rehearse"), 1, 1, QUICK, frozenset())
-    probe, volume = probing.FORMS, volumes.FORMS
+    probe, volume, command = probing.FORMS, volumes.FORMS, for_command.FORMS
+    make = for_command.Make(
+        VolumeRequest("azure/P30"), None, "xfs", None, False, load_catalog(), None
+    )
     found: list[tuple[Reader, dict[str, Any]]] = [
         (probe.request_of, probe.asked(probing.ProbeAt(At(Path("/nonexistent"), plan)))),
         (probe.request_of, probe.asked(probing.ProbeEmulated(Emulated(disk, "d", plan)))),
@@ -45,6 +48,8 @@ def _messages() -> list[tuple[Reader, dict[str, Any]]]:
         (volume.request_of, volume.asked(volumes.Fail("v", None, "stall", None, None))),
         (volume.request_of, volume.asked(volumes.Detach("v", None, False))),
         (volume.request_of, volume.asked(volumes.Attach(wish, load_catalog()))),
+        (command.request_of, command.asked(make)),
+        (command.request_of, command.asked(for_command.RunCommand(["true"]))),
         (
             requests.request_of,
             requests.FORMS.asked(requests.TakeTurn(requests.without_wishes(turn))),
@@ -52,7 +57,7 @@ def _messages() -> list[tuple[Reader, dict[str, Any]]]:
     ]
     for _, message in found:
         # The catalogue is half a million letters, and nothing is looked up by it here.
-        if "catalog" in message.get("with", {}):
+        if "wish" in message.get("with", {}):
             message["with"]["wish"] = message["with"].pop("wish")
     return found
 
@@ -119,8 +124,8 @@ def _attempt(read: Reader, asked: dict[str, Any], unknown: bool) -> None:
 
 KIND = Kind(
     "requests",
-    "a request to root's part (`probe`, `disk`, `rehearse`) with a key more, another engine of "
-    "fio's, other types and hostile words. Anything else than a proper request is "
+    "a request to root's part (`probe`, `disk`, `run`, `rehearse`) with a key more, another "
+    "engine of fio's, other types and hostile words. Anything else than a proper request is "
     "refused, and so is any unknown key",
     tries,
 )

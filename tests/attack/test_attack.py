@@ -20,7 +20,15 @@ from campaigns.attack.page import renewed
 from campaigns.attack.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE = {"files": 60, "kits": 90, "names": 40, "requests": 100, "folders": 60, "namespaces": 13}
+SHARE = {
+    "files": 60,
+    "kits": 90,
+    "names": 40,
+    "requests": 100,
+    "folders": 60,
+    "namespaces": 13,
+    "servers": 12,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from disklab import spec
+from disklab.spec.draft import flow
 
 from tests.observation import rogue
 from tests.observation.command import DISKLAB, VARIABLE
@@ -76,19 +77,19 @@ def test_what_counts_nothing_is_refused_in_words(tmp_path: Path, strange: str) -
 @pytest.mark.parametrize(
     "value", ["300}}\rtitle: INJECTED", "300}}\ntitle: INJECTED", "*x", "&a 5", "'", '"', "# 5"]
 )
-def test_a_setting_stays_a_value(tmp_path: Path, value: str) -> None:
+def test_what_a_setting_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, value: str
+) -> None:
     out = tmp_path / "seen.yaml"
     with rogue.mysql(Rogue(variables={"innodb_io_capacity": value})) as address:
         ran = looked("mariadb", address, out)
+    assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
-    if "\r" in value:
-        assert "is no setting" in ran.stderr
-        assert not out.exists()
-        return
-    # A file that can be read has it whole, or a part of it where the client broke a line.
-    written = yaml.safe_load(out.read_text())
-    assert str(written["database"]["settings"]["innodb_io_capacity"]) in value
-    assert written["title"] != "INJECTED"
+    assert "no answer of MariaDB" in ran.stderr
+    assert "setting" in ran.stderr
+    assert not out.exists()
+    # Where a setting is a text, its quotes keep it one.
+    assert yaml.safe_load(flow({"name": value})) == {"name": value}
 
 
 @pytest.mark.parametrize("engine", SERVERS)

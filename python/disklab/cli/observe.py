@@ -280,12 +280,11 @@ def next_of(found: Found, out: Path) -> str:
 
 def connected(database: str, target: Mapping[str, Any]) -> Any:
     """Return the observer of a database."""
-    from disklab.database_facts import facts_of  # noqa: PLC0415
     from disklab.databases.observing import Target, Understood  # noqa: PLC0415
     from disklab.databases.registry import record_of  # noqa: PLC0415
 
     observe_it = record_of(database).observe
-    return Understood(facts_of(database).title, lambda: observe_it(Target(**target)))
+    return Understood(database, lambda: observe_it(Target(**target)))
 
 
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from disklab.database_settings import Setting
+from disklab.database_facts import facts_of
+from disklab.database_settings import Setting, setting_problems
 from disklab.errors import MachineError
 from disklab.reading import MOST_SHOWN
 from disklab.terminal import plain
@@ -184,9 +185,9 @@ class Understood:
     What no server of its kind says is a MachineError; whatever is read of it is a number.
     """
 
-    def __init__(self, title: str, connect: Callable[[], Observer]) -> None:
+    def __init__(self, engine: str, connect: Callable[[], Observer]) -> None:
         """Connect. Raises MachineError."""
-        self._title = title
+        self._engine = engine
         with self._taken_apart():
             self._observer = connect()
 
@@ -207,6 +208,9 @@ class Understood:
             strange = [value for value in shape.settings.values() if not str(value).isprintable()]
             if strange:
                 raise ValueError(f"{strange[0]!r} is no setting")
+            for problem in setting_problems(self._engine, shape.settings):
+                # Said before the window begins: no file with it could be read.
+                raise ValueError(f"{problem.place}: {problem.value}: {problem.rule}")
             return shape
 
     def close(self) -> None:
@@ -224,7 +228,7 @@ class Understood:
             yield
         except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             words = plain(" ".join(repr(error).split()))[:MOST_SHOWN]
-            rule = f"what it answered is no answer of {self._title}: {words}"
+            rule = f"what it answered is no answer of {facts_of(self._engine).title}: {words}"
             raise MachineError(f"{rule}; is something else listening there?") from error
 
 
