@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from disklab.telemetry.sources import ProcessCpu
+from disklab.telemetry.sources import ProcessCpu, held_up_ns
 from disklab.telemetry.spoiled import Wait, in_words, marks
 
 CPU = "for a processor that other programs had"
@@ -55,6 +55,26 @@ def test_each_figure_has_a_bound_of_its_own(share: float, figures: int) -> None:
     assert len(marks([Wait(CPU, share * 16, 0.1)], 1_600.0, 10.0, 40.0, achieved=False)) == figures
 
 
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "held_ms"),
+    [
+        ([], 0),
+        # A second's only wait holds up all that comes within it: 4 % of it, 1 % more than 30 ms.
+        ([40, *[0] * 9], 30),
+        ([5, *[0] * 9], 0),
+        ([1] * 10, 0),
+        ([5] * 10, 4),
+        ([40, 1, 1, 1, 1, 1, 1, 1, 1, 1], 30),
+        ([100] * 10, 99),
+    ],
+)
+def test_one_in_a_hundred_is_held_up_by_long_waits(waits_ms: list[int], held_ms: float) -> None:
+    assert held_up_ns([one * MS for one in waits_ms], 1000 * MS) == pytest.approx(held_ms * MS)
+
+
 def test_threads_that_are_ready_and_have_no_processor_are_seen() -> None:
     """More loops than processors: each of ours is ready all the time, and runs for a part of it."""
     count = 2 * len(os.sched_getaffinity(0))
@@ -62,8 +82,12 @@ def test_threads_that_are_ready_and_have_no_processor_are_seen() -> None:
     try:
         source = ProcessCpu("server", lambda: [one.pid for one in loops])
         list(source.sample(0.0))
+        time.sleep(0.1)
+        list(source.sample(0.1))
         begun = time.monotonic()
-        time.sleep(1.0)
+        for _ in range(10):
+            time.sleep(0.1)
+            source.peek()
         seen = dict(source.sample(time.monotonic() - begun))
     finally:
         for one in loops:
@@ -73,3 +97,5 @@ def test_threads_that_are_ready_and_have_no_processor_are_seen() -> None:
     assert seen["cores"] + seen["waiting_cores"] == pytest.approx(count, rel=0.15)
     assert seen["waiting_cores"] > count / 4
     assert seen["turns_per_s"] > 0
+    # It waits for more than its share of a tenth of a second, again and again.
+    assert 0.005 < seen["held_up_s"] < 0.5

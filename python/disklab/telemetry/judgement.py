@@ -1,7 +1,8 @@
 """Whether a measurement says something about the disks, or about disklab and this machine.
 
-The client is proved not to be the limit, and the emulator not to be late; a run in
-which one of them was is marked invalid, with the reason.
+The client is proved not to be the limit; a run in which it was is marked invalid, with the reason.
+What operations waited for that the described system does not have, a late emulator among it, is
+judged for each figure by itself: see `spoiled.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from disklab.catalog.profile import DiskProfile
 from disklab.engine.messages import Lateness, View
 from disklab.errors import DisklabError
 from disklab.results.timetable import FULL_MACHINE_RATIO
@@ -26,6 +26,7 @@ from disklab.telemetry.spoiled import Wait
 INTERVAL_S = 1.0
 # One that gave no answer is asked again sooner: a short pass would else be over by then.
 AWAY_S = 0.1
+PEEK_S = 0.1
 # Ending waits for a source that is being asked; a database's answer may take this long.
 END_SECONDS = 25.0
 LEAST_S = 1e-6
@@ -166,9 +167,8 @@ class Sampler:
         ended = False
         while not ended:
             due = last + (INTERVAL_S if stands else AWAY_S)
+            self._wait(source, phase, due)
             with self._changed:
-                while not self._ended and self._phase is phase and time.monotonic() < due:
-                    self._changed.wait(due - time.monotonic())
                 # A phase that began and ended while this source was being asked has its row too.
                 ended = self._ended and self._phase is phase
             now = time.monotonic()
@@ -181,6 +181,17 @@ class Sampler:
                 self._take(*row, elapsed_s=now - last)
             last = now
             phase = self._phase
+
+    def _wait(self, source: Source, phase: Phase, due: float) -> None:
+        """Wait for a time, or for the end of the phase; look ten times a second where it helps."""
+        peek = getattr(source, "peek", None)
+        while (left := due - time.monotonic()) > 0:
+            with self._changed:
+                if self._ended or self._phase is not phase:
+                    return
+                self._changed.wait(left if peek is None else min(left, PEEK_S))
+            if peek is not None:
+                peek()
 
     def _ask(self, source: Source, phase: Phase, elapsed_s: float, *, keep: bool) -> bool:
         """Ask a source once, and `keep` what it says; returns whether it answered."""
@@ -227,21 +238,7 @@ FULL_MACHINE = FULL_MACHINE_RATIO
 # Client and emulator run elsewhere in the full system. When they take a third of a full machine,
 # the database has two thirds of what it would have, and its rate would be half as high again.
 MOST_TOOL_SHARE = 1 / 3
-# Of what I/Os take. A disk that is slower than it should be by a tenth gives a tenth fewer
-# operations at a fixed queue depth: a difference that verdicts are made of.
-MOST_MEDIAN_LATENESS = 0.1
-# One reply in a hundred may be late by as long as the disk takes, or by as much as one in a hundred
-# of its own I/Os takes longer: then the p99 of the disk is about twice its median, as it is for
-# cloud disks anyway, or still that of the disk. A local disk's is three times its median. Since an
-# I/O's time begins at its issue, its way to the emulator through a full machine may make it late.
-MOST_TAIL_LATENESS = 1.0
-# A hit of the host cache is a small part of an operation, to which database and client add several
-# times as much: late by this share of it, an operation is late by a tenth at most.
-MOST_MEDIAN_LATENESS_OF_HITS = 0.3
-# Fewer replies than this say nothing about a 99th percentile.
-FEW_REPLIES = 1000
-# Fewer say nothing about a median either. Between the two it must be late by as much as the I/O
-# itself takes: what is rarely asked for waits for a processor that sleeps, and delays little.
+# Fewer replies say nothing about how late an emulator is.
 FEWEST_REPLIES = 20
 # While a FLUSH is under way no write gets through FUSE to an emulated disk; a real one takes it.
 MOST_FLUSHING = 0.2
@@ -297,7 +294,6 @@ def judge(  # noqa: PLR0913 - what was seen by each
             made.warnings.append(f"{source} was not watched all the time ({first})")
     made.invalid += _stood_still(seen, phase, volumes, client or Gaps())
     for volume, (before, after) in volumes.items():
-        _judge_emulator(made, volume, before, after, _took_ns(seen, phase, volume))
         made.waits += _waits_for_emulator(seen, phase, volume, before, after)
         _judge_flushes(made, seen, phase, volume)
         if after.failure is not None:
@@ -371,9 +367,6 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
         )
 
 
-# A wait for a processor is over when another's turn is: such times are spread as exponential ones
-# are, of which one in a hundred takes 4.6 means.
-TAIL_OF_TURNS = 4.6
 FEWEST_TURNS = 100
 """Fewer say nothing of how long one waits."""
 ONE_THREAD_RATIO = 0.8
@@ -401,13 +394,16 @@ def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Ite
     others = max(busy - ours, 0.0) / busy if busy else 0.0
     # In slow motion turns are counted in seconds of the described system, in which this is too.
     for role in ("client", "server"):
-        waiting = (seen.mean(phase, f"cpu {role}", "waiting_cores") or 0.0) * others
-        turns = seen.mean(phase, f"cpu {role}", "turns_per_s")
-        if turns and turns * seen.length_s(phase) >= FEWEST_TURNS:
+        waiting, turns, held_up_s = (
+            seen.mean(phase, f"cpu {role}", name) or 0.0
+            for name in ("waiting_cores", "turns_per_s", "held_up_s")
+        )
+        waiting *= others
+        if turns * seen.length_s(phase) >= FEWEST_TURNS:
             yield Wait(
                 "for a processor that other programs had",
                 waiting,
-                TAIL_OF_TURNS * waiting / turns * 1e3,
+                held_up_s * others * 1e3,
                 blocks=waiting if role == "server" and _is_one_thread(seen, phase) else 0.0,
             )
     if stolen:
@@ -433,56 +429,6 @@ def _waits_for_emulator(
     yield Wait(what, per_s, lateness.p99 / 1e6, blocks)
 
 
-def _judge_emulator(
-    made: Judgement, volume: str, before: View, after: View, took_ns: float
-) -> None:
-    replies = after.emulator.replies - before.emulator.replies
-    if replies < FEWEST_REPLIES:
-        return
-    lateness = after.emulator.lateness_ns.since(before.emulator.lateness_ns)
-    reasons = []
-    # What waits at a limit, or is large, takes longer than the disk's median read; what comes from
-    # the host cache takes much less, and must be on time in its own measure.
-    own_ns = took_ns - _mean_ns(lateness)
-    disk_ns = max(typical_latency_ns(before), own_ns)
-    hits = _hit_ratio(before, after) > MOSTLY and took_ns > 0
-    typical, share = disk_ns, MOST_MEDIAN_LATENESS
-    if hits:
-        typical, share = max(own_ns, 1.0), MOST_MEDIAN_LATENESS_OF_HITS
-    if replies < FEW_REPLIES:
-        share = 1.0
-        typical = max(typical, 0 if hits else spread_ns(before))
-    if lateness.p50 > share * typical:
-        path = "a cache hit's" if hits else "an I/O's"
-        reasons.append(
-            f"half of its replies were late by {lateness.p50 / 1000:.0f} us or more "
-            f"({share:.0%} of {path} {typical / 1000:.0f} us are allowed)"
-        )
-    if replies >= FEW_REPLIES and lateness.p99 > MOST_TAIL_LATENESS * max(
-        disk_ns, spread_ns(before)
-    ):
-        reasons.append(
-            f"1 % of its replies were late by {lateness.p99 / 1000:.0f} us or more "
-            f"(an I/O itself takes {disk_ns / 1000:.0f} us, one in a hundred "
-            f"{spread_ns(before) / 1000:.0f} us longer)"
-        )
-    if reasons:
-        made.invalid.append(f"the emulator was late on volume {volume}: {'; '.join(reasons)}")
-
-
-MOSTLY = 0.5
-"""Of the replies: which path the median one took."""
-
-
-def _hit_ratio(before: View, after: View) -> float:
-    """Return the share of replies that came from the host cache."""
-    old, new = before.counters.cache, after.counters.cache
-    replies = after.emulator.replies - before.emulator.replies
-    if old is None or new is None or not replies:
-        return 0.0
-    return (new.hit_ios - old.hit_ios) / replies
-
-
 def _mean_ns(lateness: Lateness) -> float:
     """Return the mean lateness, each reply at its bucket's end; 0 without replies."""
     replies = sum(count for _, count in lateness.buckets)
@@ -501,33 +447,3 @@ def _judge_flushes(made: Judgement, seen: Sampler, phase: str, volume: str) -> N
             f"a FLUSH of volume {volume} was under way {ratio:.0%} of the time; no write gets "
             "through to an emulated disk meanwhile, as it does to a real one"
         )
-
-
-def _took_ns(seen: Sampler, phase: str, volume: str) -> float:
-    """Return the mean time that I/Os of a volume took, as the kernel saw it; 0: none was seen."""
-    source = f"disk {volume}"
-    ios = took = 0.0
-    for side in ("read", "write"):
-        per_s = seen.mean(phase, source, f"{side}_iops")
-        each_ms = seen.mean(phase, source, f"{side}_latency_ms")
-        if per_s and each_ms:
-            ios += per_s
-            took += per_s * each_ms * 1e6
-    return took / ios if ios else 0.0
-
-
-def typical_latency_ns(view: View) -> int:
-    """Return the median service time of a read of the volume's slowest disk."""
-    return max(_quantile(disk, 500_000) for disk in view.profile.disks)
-
-
-def spread_ns(view: View) -> int:
-    """Return how much longer than the median one read in a hundred takes, of the same disk."""
-    slowest = max(view.profile.disks, key=lambda disk: _quantile(disk, 500_000))
-    return _quantile(slowest, 990_000) - _quantile(slowest, 500_000)
-
-
-def _quantile(disk: DiskProfile, ppm: int) -> int:
-    # (share in ppm, ns) points, ascending: the first at or above.
-    points = disk.latency.read.quantiles_ppm_ns
-    return next((ns for share, ns in points if share >= ppm), points[-1][1])

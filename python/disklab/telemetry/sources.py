@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -56,11 +57,35 @@ class Growth:
         return None if last is None or value < last else value - last
 
 
+WAKE_UP_NS = 10_000
+"""A turn's wait for a processor on a quiet machine: 2 to 9 us in `python -m campaigns.busy`."""
+HELD_UP_RATIO = 0.01
+"""Of the operations: those beyond the 99th percentile."""
+
+
+def held_up_ns(waits_ns: Iterable[int], elapsed_ns: float) -> float:
+    """Return by how much one in a hundred of the operations that come evenly is held up.
+
+    What comes during a wait is held up until its end: longer than `x` by waits of `w` for the sum
+    of `w - x` over the time.
+    """
+    longest = sorted(waits_ns, reverse=True)
+    sum_ns = 0
+    for count, wait_ns in enumerate(longest, 1):
+        sum_ns += wait_ns
+        held_ns = (sum_ns - HELD_UP_RATIO * elapsed_ns) / count
+        if count == len(longest) or held_ns >= longest[count]:
+            return max(held_ns, 0.0)
+    return 0.0
+
+
 class ProcessCpu:
     """CPU of some processes with threads and children: `cores` of this machine, `rss_bytes`.
 
-    And for how long their threads were ready and had none (`waiting_cores`), how often they got one
-    (`turns_per_s`), and how often the one did that got it most (`first_turns_per_s`).
+    And for how long their threads were ready and had none (`waiting_cores`; what each wake-up takes
+    is left out), how often they got one
+    (`turns_per_s`), and how often the one did that got it most (`first_turns_per_s`); by how much
+    that one's waits held up one operation in a hundred (`held_up_s`).
     """
 
     def __init__(self, role: str, pids: Callable[[], Iterable[int]]) -> None:
@@ -70,6 +95,9 @@ class ProcessCpu:
         self._growth = Growth()
         self._known: set[int] = set()
         self._delays: dict[tuple[int, int], tuple[int, int]] = {}
+        self._first: tuple[int, int] | None = None
+        """The thread that got most turns, by process and its own number."""
+        self._peeked: list[tuple[int, int]] = []
         self._last_ticks = _now_ticks()
 
     def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[Metric]:
@@ -103,20 +131,48 @@ class ProcessCpu:
             if grown is not None:
                 seen = True
                 cores += grown / TICKS_PER_S / (elapsed_s * slow)
+        self.peek()
+        peeked, self._peeked = self._peeked, []
         grown_by = self._waited(delays)
         if seen:
             yield "cores", cores
             waited_ns, turns = (sum(each) for each in zip(*grown_by, strict=True))
+            waited_ns = max(waited_ns - WAKE_UP_NS * turns, 0)
             yield "waiting_cores", waited_ns / 1e9 / (elapsed_s * slow)
             yield "turns_per_s", turns / elapsed_s
             yield "first_turns_per_s", max(turns for _, turns in grown_by) / elapsed_s
+            waits = [
+                max(now[0] - was[0] - WAKE_UP_NS * (now[1] - was[1]), 0)
+                for was, now in pairwise(peeked)
+            ]
+            yield "held_up_s", held_up_ns(waits, elapsed_s * slow * 1e9) / slow / 1e9
         yield "rss_bytes", rss
 
     def _waited(self, delays: dict[tuple[int, int], tuple[int, int]]) -> list[tuple[int, int]]:
         """Return how long threads that were there at the last look waited since (ns), and turns."""
         last, self._delays = self._delays, delays
-        both = [(last[key], now) for key, now in delays.items() if key in last]
-        return [(now[0] - was[0], now[1] - was[1]) for was, now in both] or [(0, 0)]
+        grown = {
+            key: (now[0] - last[key][0], now[1] - last[key][1])
+            for key, now in delays.items()
+            if key in last
+        }
+        self._first = max(grown, key=lambda key: grown[key][1], default=None)
+        self._peeked = [delays[self._first]] if self._first else []
+        return [*grown.values()] or [(0, 0)]
+
+    def peek(self) -> None:
+        """Look at the thread with most turns: a mean over a second does not tell a long wait."""
+        if self._first is not None and (now := run_delay(*self._first)) is not None:
+            self._peeked.append(now)
+
+
+def run_delay(pid: int, tid: int) -> tuple[int, int] | None:
+    """Return a thread's wait for a processor (ns), and its turns; None: it is gone."""
+    with suppress(OSError, ValueError):
+        text = Path(f"/proc/{pid}/task/{tid}/schedstat").read_text(encoding="ascii")
+        _, waited_ns, turns = map(int, text.split())
+        return waited_ns, turns
+    return None
 
 
 def run_delays(pid: int) -> dict[tuple[int, int], tuple[int, int]]:
@@ -125,15 +181,12 @@ def run_delays(pid: int) -> dict[tuple[int, int], tuple[int, int]]:
     **Source:** Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat; it is counted without
     CONFIG_SCHEDSTATS too.
     """
-    found = {}
-    folder = f"/proc/{pid}/task"
+    delays = {}
     with suppress(OSError):
-        for tid in os.listdir(folder):
-            with suppress(OSError, ValueError):
-                text = Path(f"{folder}/{tid}/schedstat").read_text(encoding="ascii")
-                _, waited_ns, turns = map(int, text.split())
-                found[pid, int(tid)] = waited_ns, turns
-    return found
+        for tid in map(int, os.listdir(f"/proc/{pid}/task")):
+            if (delay := run_delay(pid, tid)) is not None:
+                delays[pid, tid] = delay
+    return delays
 
 
 def _now_ticks() -> float:
