@@ -216,7 +216,7 @@ def _facts_of_kit(kit: Kit) -> Facts:
     return Facts(
         title=kit.title,
         workloads=(*own, *(("tool",) if kit.loads else ())),
-        headroom_ratio=dict.fromkeys(("size-tiered", "leveled", "unified"), kit.headroom),
+        headroom_ratio=dict.fromkeys(("size-tiered", "leveled", "unified"), 2.0),
         log_volumes=tuple(kit.volumes),
         unscaled_bytes=kit.unscaled,
         events=kit.events,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from disklab.database_settings import Setting
-from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases import NodePlace, Request, Sizes, fetching, provision
 from disklab.databases.etcd import installation as etcd
 from disklab.databases.installed import names_release
 from disklab.databases.postgresql import installation as postgresql
@@ -124,8 +124,8 @@ def test_a_build_that_fails_leaves_nothing_and_says_why(cache: Path, go: Tool) -
 def test_without_go_the_way_out_is_named(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(etcd, "find_program", lambda _: None)
-    monkeypatch.setattr(etcd, "OWN_GO", str(tmp_path / "go"))
+    monkeypatch.setattr(fetching, "find_program", lambda _: None)
+    monkeypatch.setattr(fetching, "OWN_GO", str(tmp_path / "go"))
     problem = refusal(Request("etcd", Sizes(1 << 30), version="3.5"), tmp_path)
     assert "Go is not installed" in problem.rule
     assert "leave database.version out" in problem.way_out

@@ -13,12 +13,11 @@ import yaml
 from disklab.cli import app
 from disklab.errors import MachineError, UserError
 from disklab.kits import kit_named, read_kit, shipped
-from disklab.kits.plan import Plan, Spot, slowed, unknown_names
-from disklab.kits.results import Figures, Reader
+from disklab.kits.plan import Plan, Spot, filled, slowed, unknown_names
+from disklab.kits.results import Reader, at_path
 from disklab.kits.schema import Result
-from disklab.kits.words import at_path, filled
 from disklab.results import Histogram
-from disklab.workloads.tool import _histogram
+from disklab.workloads.tool import read_histogram
 from typer.testing import CliRunner
 
 NEW = Path(str(resources.files("disklab") / "kits" / "new.yaml"))
@@ -64,7 +63,7 @@ def test_no_code_names_a_kit() -> None:
         ({"volume": {"data": "required"}}, "volume"),
         ({"volumes": {"log": "required"}}, "the volume data is required"),
         ({"processes": [{"run": "redis-server /etc", "ready": [{"port": "client"}]}]}, "run"),
-        ({"licence": None}, "is missing"),
+        ({"licence": None}, "this key is required"),
         ({"memory": {"data": {"share": 0.6, "least": "1 MiB"}}}, "is a share, such as 25 %"),
         ({"programs": [{"name": "server"}]}, "exactly one way"),
         ({"programs": [{"name": "x", "wheel": "x==1"}]}, "a wheel has its sha256"),
@@ -92,8 +91,10 @@ def test_a_template_that_means_nothing_is_told_with_its_place(tmp_path: Path) ->
     kit = yaml.safe_load(NEW.read_text())
     kit["processes"][0]["run"].append("{setting.appendfsink}")
     file = changed(tmp_path, processes=kit["processes"])
-    (problem,) = unknown_names(read_kit(file).kit)
-    assert problem.place == "processes.0.run.2"
+    with pytest.raises(UserError) as raised:
+        read_kit(file)
+    (problem,) = raised.value.problems
+    assert problem.place == f"{file}: processes.0.run.2"
     assert "setting.appendfsync" in problem.way_out
     checked = CliRunner().invoke(app, ["kit", "check", str(file)])
     assert checked.exit_code != 0
@@ -163,17 +164,35 @@ def test_what_is_read_of_a_tool() -> None:
     reader = Reader(results, "bench")
     for line in lines:
         reader.take(line)
-    assert reader.figures().numbers == pytest.approx({"rate": 1717.0, "p50": 2.98221, "p99": 0.009})
+    reader.check("")
+    assert reader.numbers == pytest.approx({"rate": 1717.0, "p50": 2.98221, "p99": 0.009})
 
 
 def test_a_result_that_no_pattern_matches_is_an_error() -> None:
     reader = Reader([Result(line=r"(\d+) per second", figures=("rate",))], "bench")
     reader.take("connection refused")
-    with pytest.raises(MachineError, match="connection refused"):
-        reader.figures()
+    with pytest.raises(MachineError, match=r"bench: nothing that it wrote matches .*\nrefused"):
+        reader.check("refused")
     silent = Reader([Result.model_validate({"json": ["count"], "figures": ["count"]})], "bench")
-    with pytest.raises(MachineError, match="it wrote nothing"):
-        silent.figures()
+    with pytest.raises(MachineError, match="count"):
+        silent.check("")
+
+
+def test_figures_of_every_line_are_added_up_and_those_of_the_last_count() -> None:
+    forms: list[dict[str, Any]] = [
+        {"line": r"^t:\d+:(\d+)$", "figures": ["there"], "sum": True},
+        {"line": r"^(\d+) us (\d+)$", "figures": ["latency", "times"], "unit": "us"},
+        {"json": ["count", "a.b"], "figures": ["count", "failed"]},
+        {"line": "^HDR (\\S+)$", "figures": ["hdr"], "optional": True},
+    ]
+    reader = Reader([Result.model_validate(form) for form in forms], "bench")
+    for line in ("t:0:5", "t:1:7", "100 us 3", "2000 us 1", '{"count": 1}', "{", "HDR abc"):
+        reader.take(line)
+    reader.take('{"count": 3, "a": {"b": 2}}')
+    reader.check("")
+    assert reader.numbers == {"there": 12.0, "count": 3.0, "failed": 2.0}
+    assert reader.buckets == pytest.approx([(0.1, 3), (2.0, 1)])
+    assert reader.hdr == "abc"
 
 
 def test_a_path_of_an_answer() -> None:
@@ -194,12 +213,12 @@ def test_the_page_has_a_kit_that_is_whole(tmp_path: Path) -> None:
 
 
 def test_percentiles_that_a_tool_says_are_the_trials() -> None:
-    told = Figures(numbers={"p50": 2.0, "p95": 9.0, "p99": 20.0, "p99.9": 55.0, "max": 55.0})
-    histogram = _histogram(told, 1, 6000)
+    told = Reader((), "", {"p50": 2.0, "p95": 9.0, "p99": 20.0, "p99.9": 55.0, "max": 55.0})
+    histogram = read_histogram(told, 1, 6000)
     assert histogram is not None
     assert histogram.counts.sum() == 6000
     summary = histogram.summary_ms()
     assert {name: round(summary[name]) for name in told.numbers} == told.numbers
     # A tool that says fewer has said nothing of the rest; and no latency is not zero.
-    assert _histogram(Figures(numbers={"p50": 2.0, "p99": 20.0}), 1, 6000) is None
+    assert read_histogram(Reader((), "", {"p50": 2.0, "p99": 20.0}), 1, 6000) is None
     assert Histogram.of(()).summary_ms() == {}

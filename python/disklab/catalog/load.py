@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
 from disklab import reading
 from disklab.catalog.evidence import Measurement, ProfileFacts, profiled
@@ -30,6 +29,7 @@ from disklab.catalog.facts import (
     Source,
     VmFacts,
 )
+from disklab.catalog.form import Form, Lines, Location
 from disklab.catalog.nvme import NvmeEvidence, NvmeLike, with_limits
 from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import HostProfile, Latency, circular
@@ -65,8 +65,7 @@ class CatalogueFile(Facts):
     """Series of which the vendor says that the published figures are no limit."""
 
 
-Location = tuple[int | str, ...]
-"""A path into a YAML document."""
+FORM = Form(CatalogueFile, reading.CATALOGUE, "disklab catalog --schema")
 
 
 @dataclass(frozen=True)
@@ -276,7 +275,7 @@ def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list
     document, problems = _validated(text, place)
     if document is None:
         return problems
-    lines = _Lines(text, place)
+    lines = Lines(text, place, reading.CATALOGUE)
     problems += _add(catalog, document, builtin=builtin, place=place)
     for location, value, rule, known in islice(_dangling(catalog, document), reading.MOST_TOLD):
         way_out = did_you_mean(value, known, "define it in this file")
@@ -292,124 +291,12 @@ def _add_text(catalog: Catalog, text: str, place: str, *, builtin: bool) -> list
 
 def _validated(text: str, place: str) -> tuple[CatalogueFile | None, list[Problem]]:
     ours = place.startswith(_package_place())
-    content = reading.yaml_value(text, reading.CATALOGUE, place, ours=ours)
-    lines = _Lines(text, place)
-    try:
-        document = CatalogueFile.model_validate({} if content is None else content)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        problems = [_problem(detail, lines) for detail in details[: reading.MOST_TOLD]]
-        return None, reading.bounded([*problems, *lines.repeated()], place, len(details))
-    if ours:
-        return document, []
-    return document, reading.bounded(lines.repeated(), place)
+    return FORM.validated(text, place, ours=ours)
 
 
 @cache
 def _package_place() -> str:
     return str(resources.files("disklab"))
-
-
-def _problem(detail: Any, lines: _Lines) -> Problem:
-    """Turn one of pydantic's findings into a problem."""
-    location: Location = detail["loc"]
-    place = lines.place(location)
-    value = repr(detail["input"])
-    if len(value) > 60:  # enough to recognise it on one line
-        value = value[:57] + "..."
-    if detail["type"] == "extra_forbidden":
-        known = _fields_at(CatalogueFile, location[:-1])
-        way_out = did_you_mean(str(location[-1]), known, f"known are {', '.join(known)}")
-        return Problem(place, repr(location[-1]), "there is no such key", way_out)
-    if detail["type"] == "missing":
-        return Problem(place, repr(location[-1]), "this key is required", "add it")
-    way_out = "correct it; `disklab catalog --schema` prints the form of the file"
-    return Problem(place, value, detail["msg"], way_out)
-
-
-def _fields_at(model: Any, location: Location) -> list[str]:
-    """Return the keys that may stand at a place of a document."""
-    annotation: Any = model
-    for step in location:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found = annotation.model_fields.get(str(step))
-            annotation = None if found is None else found.annotation
-        else:
-            annotation = _innermost(annotation)
-    annotation = _innermost(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return sorted(annotation.model_fields)
-    return []
-
-
-def _innermost(annotation: Any) -> Any:
-    """Return the model inside `dict[str, Model]`, `list[Model]` or `Model | None`."""
-    while not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        inner = [
-            argument
-            for argument in get_args(annotation)
-            if argument is not type(None) and argument is not str and not _is_metadata(argument)
-        ]
-        if not inner:
-            return annotation
-        annotation = inner[-1] if get_args(annotation)[0] is str else inner[0]
-    return annotation
-
-
-def _is_metadata(argument: Any) -> bool:
-    """Return whether a type argument is pydantic's metadata and not a type."""
-    return not isinstance(argument, type) and not get_args(argument)
-
-
-class _Lines:
-    """Finds the line of a place in a YAML text; composes the text only when asked."""
-
-    def __init__(self, text: str, place: str) -> None:
-        self._text = text
-        self._place = place
-        self._root: yaml.Node | None = None
-
-    def _node(self) -> yaml.Node | None:
-        if self._root is None:
-            self._root = reading.yaml_node(self._text, reading.CATALOGUE, self._place)
-        return self._root
-
-    def place(self, location: Sequence[int | str]) -> str:
-        """Return `file:line: dotted.path`; the line of the nearest part that exists."""
-        node = self._node()
-        line = 1
-        for step in location:
-            if isinstance(node, yaml.MappingNode):
-                pairs = [pair for pair in node.value if str(pair[0].value) == str(step)]
-                if not pairs:
-                    break
-                line, node = pairs[0][0].start_mark.line + 1, pairs[0][1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                node = node.value[step]
-                line = node.start_mark.line + 1
-            else:
-                break
-        return f"{self._place}:{line}: {'.'.join(str(step) for step in location)}"
-
-    def repeated(self) -> list[Problem]:
-        """Return the keys that stand twice in one mapping: YAML would silently keep the last."""
-        found: list[Problem] = []
-        todo = [self._node()]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, yaml.MappingNode):
-                seen: dict[str, int] = {}
-                for key, value in node.value:
-                    line = key.start_mark.line + 1
-                    if key.value in seen:
-                        rule = f"the key stands on line {seen[key.value]} already"
-                        place = f"{self._place}:{line}"
-                        found.append(Problem(place, repr(key.value), rule, "remove one of them"))
-                    seen[key.value] = line
-                    todo.append(value)
-            elif isinstance(node, yaml.SequenceNode):
-                todo.extend(node.value)
-        return found
 
 
 def _add(catalog: Catalog, document: CatalogueFile, *, builtin: bool, place: str) -> list[Problem]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +11,9 @@ import typer
 
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.durable import write_new
-from disklab.errors import Problem, UserError, refuse
-from disklab.kits import kit_named, read_kit, shipped
-from disklab.kits.plan import unknown_names
+from disklab.errors import Problem, UserError
+from disklab.kits import KitFolder, chosen, kit_named, name_kit, name_program, shipped
 from disklab.kits.schema import Kit
-from disklab.kits.shelf import hold, name_kit, name_program
 
 app = typer.Typer(no_args_is_help=True, help="Databases that are a file: list, check, new, try.")
 
@@ -36,21 +33,13 @@ ProgramFolder = Annotated[
 def name_kits(kit: Path | None, programs: list[str] | None = None) -> None:
     """Let an experiment use the kit of the command line, and find its programs there."""
     if kit is not None:
-        refuse(unknown_names(name_kit(kit)))
+        name_kit(kit)
     for given in programs or []:
         name_program(given)
 
 
-def _checked(file: Path) -> Kit:
-    """Return a kit all of whose words mean something. Raises UserError with every problem."""
-    found = kit_named(str(file)) if str(file) in shipped() else read_kit(file)
-    at = str(found.folder / "kit.yaml" if str(file) in shipped() else file)
-    refuse(
-        Problem(f"{at}: {one.place}", one.value, one.rule, one.way_out)
-        for one in unknown_names(found.kit)
-    )
-    hold(found)
-    return found.kit
+def _say(text: str) -> None:
+    console().print(text, markup=False)
 
 
 @app.command("list")
@@ -60,12 +49,12 @@ def list_kits(json: Json = False) -> None:
     Example: [bold]disklab kit list[/bold]
     """
     kits = [kit_named(name).kit for name in shipped()]
+    keys = {"kit", "title", "version", "licence", "tried"}
     if json:
-        keys = {"kit", "title", "version", "licence", "tried"}
         print_json({"kits": [kit.model_dump(include=keys) for kit in kits]})
         return
     for kit in kits:
-        console().print(f"{kit.kit}: {kit.title} {kit.version} ({kit.tried})", markup=False)
+        _say(f"{kit.kit}: {kit.title} {kit.version} ({kit.tried})")
 
 
 @app.command()
@@ -74,23 +63,16 @@ def check(file: File) -> None:
 
     Example: [bold]disklab kit check my-kit.yaml[/bold]
     """
-    kit = _checked(file)
+    kit = chosen(file).kit
     loads = ", ".join(f"{name} ({load.loop} loop)" for name, load in kit.loads.items())
-    console().print(
-        f"{kit.title} {kit.version}: nothing is wrong. Loads: {loads or 'by its protocol'}.",
-        markup=False,
-    )
-    silent = [name for name, kind in kit.settings.items() if not kind.promises]
-    if len(silent) == len(kit.settings):
+    _say(f"{kit.title} {kit.version}: nothing is wrong. Loads: {loads or 'by its protocol'}.")
+    if not any(kind.promises for kind in kit.settings.values()):
         notes().print(
             "No setting says what it promises: a report cannot say whether a setting or the disk "
-            "lost what is gone after a host's loss.",
-            markup=False,
+            "lost what is gone after a host's loss."
         )
     if kit.check is None and kit.loads:
-        notes().print(
-            "It has no check: after a fault nobody looks for what was acknowledged.", markup=False
-        )
+        notes().print("It has no check: after a fault nobody looks for what was acknowledged.")
 
 
 @app.command()
@@ -110,7 +92,7 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to w
     """
     template = resources.files("disklab") / "kits" / "new.yaml"
     write_new(file, template.read_text(encoding="utf-8"))
-    console().print(f"Written: {file}. Next: disklab kit check {file}", markup=False)
+    _say(f"Written: {file}. Next: disklab kit check {file}")
 
 
 @app.command()
@@ -121,13 +103,12 @@ def lock(file: File) -> None:
     """
     from disklab.databases.kit.programs import sums_of  # noqa: PLC0415
 
-    found = kit_named(str(file)) if str(file) in shipped() else read_kit(file)
-    for program in found.kit.programs:
+    of = chosen(file)
+    for program in of.kit.programs:
         if program.lock is not None:
             sums = sums_of(program)
-            (found.folder / program.lock).write_text(sums, encoding="ascii")
-            count = len(sums.splitlines())
-            console().print(f"{program.lock}: {count} files of {program.name}", markup=False)
+            (of.folder / program.lock).write_text(sums, encoding="ascii")
+            _say(f"{program.lock}: {len(sums.splitlines())} files of {program.name}")
 
 
 @app.command("try")
@@ -143,45 +124,41 @@ def try_kit(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Example: [bold]disklab kit try my-kit.yaml --nodes 3[/bold]
     """
-    from disklab.databases.kit.trying import Trial  # noqa: PLC0415
+    from disklab.databases.kit.trying import trial  # noqa: PLC0415
+
+    def say(text: str) -> None:
+        notes().print(text, style="dim", markup=False)
 
     name_kits(None, program)
-    kit = _checked(file)
-    say = notes()
-    with Trial(kit, nodes, lambda text: say.print(text, style="dim", markup=False)) as trial:
+    of = chosen(file)
+    with trial(of.kit, nodes, say) as cluster:
         begun = time.monotonic()
-        try:
-            trial.database.start()
-            say.print(f"ready after {time.monotonic() - begun:.1f} s", style="dim", markup=False)
-            figures = _load(kit, trial.database.target, load, seconds) if kit.loads else {}
-            seen = trial.database.observe()
-            figures |= {"counters": {**seen.metrics, **seen.counters}}
-            trial.database.stop()
-        except BaseException:
-            for line in trial.log_lines():
-                say.print(line, style="dim", markup=False)
-            raise
+        cluster.start()
+        say(f"ready after {time.monotonic() - begun:.1f} s")
+        figures = _load(of, cluster.target, load, seconds) if of.kit.loads else {}
+        seen = cluster.observe()
+        figures |= {"counters": {**seen.metrics, **seen.counters}}
+        cluster.stop()
     if json:
-        print_json({"kit": kit.kit, "nodes": nodes, **figures})
+        print_json({"kit": of.kit.kit, "nodes": nodes, **figures})
         return
     for name, value in figures.items():
-        console().print(f"{name}: {value}", markup=False)
+        _say(f"{name}: {value}")
 
 
-def _load(kit: Kit, target: Mapping[str, object], name: str | None, seconds: int) -> dict[str, Any]:
+def _load(of: KitFolder, target: Any, name: str | None, seconds: int) -> dict[str, Any]:
     from disklab.workloads.tool import tried  # noqa: PLC0415
 
-    chosen = name or next(iter(kit.loads))
-    if chosen not in kit.loads:
-        rule = f"the kit {kit.kit} has no such load"
-        raise UserError(Problem("--load", chosen, rule, f"choose {', '.join(kit.loads)}"))
-    done = tried(kit, chosen, target, seconds)
+    which = name or next(iter(of.kit.loads))
+    if which not in of.kit.loads:
+        rule, way_out = (
+            f"the kit {of.kit.kit} has no such load",
+            f"choose {', '.join(of.kit.loads)}",
+        )
+        raise UserError(Problem("--load", which, rule, way_out))
+    done = tried(of, which, target, seconds)
     (operation,) = done.operations.values()
-    told = operation.model_dump(by_alias=True, exclude_none=True, exclude={"count", "ops_per_s"})
-    return {
-        "load": chosen,
-        "loop": kit.loads[chosen].loop,
-        "operations": operation.count,
-        "ops_per_s": round(done.ops_per_s, 1),
-        **told,
-    }
+    figures = operation.model_dump(by_alias=True, exclude_none=True, exclude={"count", "ops_per_s"})
+    loop, count = of.kit.loads[which].loop, operation.count
+    rate = round(done.ops_per_s, 1)
+    return {"load": which, "loop": loop, "operations": count, "ops_per_s": rate, **figures}

@@ -72,7 +72,7 @@ def divide(words: Sequence[str]) -> None:
         return
     if _has(words, "--kit") or _has(words, "--program"):
         # Loaded here: few commands have them. Root's part runs the same kits, and no others.
-        from disklab.kits.shelf import name_given  # noqa: PLC0415
+        from disklab.kits import name_given  # noqa: PLC0415
 
         name_given(words)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from disklab.database_settings import Setting
+from disklab.databases.nodes import Node, Nodes
 from disklab.databases.place import ServerProcess, Way
-from disklab.databases.protocol import Coldness, Conditions, NodePlace, Observation, Request
+from disklab.databases.protocol import Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
 from disklab.errors import MachineError
-from disklab.hosts.left_databases import record_group
 
 MIB = 1 << 20
 # A shutdown writes all dirty pages.
@@ -53,7 +53,7 @@ class ServerFiles(Protocol):
         """The folders that are the server's alone."""
 
 
-class CopyServer:
+class CopyServer(Node):
     """A server on given volumes, of whatever database: its data, its process, its connection."""
 
     first_file: ClassVar[str]
@@ -78,6 +78,11 @@ class CopyServer:
         self._made_here = request.kept is not None
 
     files: ServerFiles
+
+    @property
+    def own(self) -> Sequence[Path]:
+        """The folders that are the server's alone."""
+        return self.files.own
 
     @property
     def is_made(self) -> bool:
@@ -105,17 +110,6 @@ class CopyServer:
         assert self.sql is not None, "a running server has a connection"
         return self.sql
 
-    def sync(self) -> None:
-        """Write everything back that is dirty on the server's volumes."""
-        self.place.host.sync(self.place)
-
-    def drop_page_cache(self) -> None:
-        """Drop what the page cache holds of its files. The server should not run."""
-        self.sync()
-        if self.place.group is not None:
-            self.place.group.reclaim()
-        self.place.host.drop_pages(self.files.own)
-
     def stop(self) -> None:
         """Write all dirty pages, and end."""
         self.disconnect()
@@ -135,11 +129,6 @@ class CopyServer:
         if sql is not None:
             sql.close()
 
-    def record(self) -> None:
-        """Note what is about to be used, so that `clean` finds it after a kill."""
-        if self.place.group is not None:
-            record_group(self.place.run_dir, self.place.group)
-
     def put_secret(self, name: str, text: str) -> Path:
         """Write a file of its configuration that it alone may read; return it."""
         host = self.place.host
@@ -150,7 +139,7 @@ class CopyServer:
 S = TypeVar("S", bound=CopyServer)
 
 
-class Copies(ABC, Generic[S]):
+class Copies(Nodes[S]):
     """Servers that disklab makes, starts and stops. See `Database` for what each promises."""
 
     title: ClassVar[str]
@@ -176,16 +165,15 @@ class Copies(ABC, Generic[S]):
 
         `reasons`: why memory is not what the scale asks for.
         """
+        super().__init__()
         self.request = request
-        self.servers = list(servers)
+        self.nodes = self.servers = list(servers)
         self._page_cache_bytes, self._reasons = page_cache_bytes, reasons
         self._password = password
         self._primary = self.servers[0]
         places = [(server.place.host, server.place) for server in servers]
         self._way = Way(f"{self.title} ({self.database})", places)
         self._slow = request.sizes.time_dilation
-        self._away: set[str] = set()
-        """Servers that were taken away on purpose, so silence from them is not a failure."""
         self._copied_bytes = {server.place.name: 0 for server in servers}
         """What whole copies of another one's data have brought to each."""
         self._copied_s = 0.0
@@ -278,50 +266,6 @@ class Copies(ABC, Generic[S]):
     def _flush(self, sql: Sql) -> None:
         """Have every server write what it holds, and a checkpoint, and sync."""
 
-    def make_cold(self) -> Coldness:
-        """Restart without page cache: the servers' own buffers are a cache too."""
-        for server in self.servers:
-            server.process.check()
-        self.stop()
-        for server in self.servers:
-            server.drop_page_cache()
-        self.start()
-        size, cached = (sum(each) for each in zip(*self._cached(), strict=True))
-        return Coldness("restart", size, cached)
-
-    @abstractmethod
-    def _cached(self) -> list[tuple[int, int]]:
-        """Return the size of each server's tables, and how much of it the page cache holds."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End every server in order."""
-
-    def kill_node(self, name: str) -> None:
-        """End a server's processes at once."""
-        self._away.add(name)
-        self._named(name).kill()
-
-    def start_node(self, name: str) -> None:
-        """Start a killed server; returns when it has replayed its log and answers queries."""
-        server = self._named(name)
-        if not server.has_data():
-            raise server.process.failure("cannot be started: its disks are empty")
-        self._start_again(server)
-        self._away.discard(name)
-
-    @abstractmethod
-    def _start_again(self, server: S) -> None:
-        """Start a server on its data; returns when it answers queries."""
-
-    def restart_node(self, name: str) -> None:
-        """End a server in order, drop its page cache, start it."""
-        self._away.add(name)
-        server = self._named(name)
-        server.stop()
-        server.drop_page_cache()
-        self.start_node(name)
-
     def _note_copy(self, server: S, begun_s: float) -> None:
         """Count a whole copy that a server got, begun at this moment of `time.monotonic`."""
         self._copied_s += time.monotonic() - begun_s
@@ -338,14 +282,6 @@ class Copies(ABC, Generic[S]):
             return {}
         return {"stream": copied_s, "finish": time.time() - begun_unix - copied_s}
 
-    def set_reachable(self, name: str, *, reachable: bool) -> None:
-        """Take a server that cannot be reached for one that is away: it is asked nothing."""
-        change = self._away.discard if reachable else self._away.add
-        change(name)
-
-    def _named(self, name: str) -> S:
-        return next(server for server in self.servers if server.place.name == name)
-
     def observe(self) -> Observation:
         """Return what the primary counts. Nothing while it is down.
 
@@ -357,9 +293,7 @@ class Copies(ABC, Generic[S]):
         if primary.place.name in self._away:
             return self._observed_away()
         try:
-            for server in self.servers:
-                if server.place.name not in self._away:
-                    server.process.check()
+            self._check()
             counts = self._counts(primary.sql)
         except MachineError:
             if primary.sql is None:

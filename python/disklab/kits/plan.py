@@ -1,22 +1,75 @@
-"""What the templates of a kit mean: the words of a cluster that is planned, node by node."""
+"""What the templates of a kit mean: the words of a cluster that is planned, node by node.
+
+`{node.address}` is a word of the plan, `{memory.heap / 1048576}` a number. There is no more of a
+language: no condition, no loop. A brace before anything but a name, as in `{ "a": 1 }` or
+`cluster {`, is a brace.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import resources
 from os.path import dirname
 from pathlib import Path
 
-from disklab.errors import Problem
-from disklab.kits.schema import Kit, KitSetting, Lines, Load, Part
-from disklab.kits.words import Values, filled, unknown_in
+from disklab.catalog.suggest import did_you_mean
+from disklab.errors import Problem, UserError
+from disklab.kits.schema import Kit
 
 HARNESS = Path(str(resources.files("disklab") / "kits" / "harness.py"))
 """What load programs of kits share; it lies beside those of any kit."""
+_NAME = r"[a-z_]+(?:\.[A-Za-z0-9_.-]+)?"
+TEMPLATE = re.compile(rf"\{{(?P<name>{_NAME})(?: (?P<operator>[-+*/]) (?P<other>\d+|{_NAME}))?\}}")
+OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b,
+}
+Values = Mapping[str, str | int | float]
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
+LOAD = ("threads", "seconds", "count", "rate", "seed", "fill", "ledger")
+"""What a template of a load means beside: numbers of the trial, and the folder of what it notes."""
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yield the names that a template asks for."""
+    for match in TEMPLATE.finditer(text):
+        yield match["name"]
+        if match["other"] and not match["other"].isdigit():
+            yield match["other"]
+
+
+def _unknown_in(text: str, known: Values, place: str) -> Iterator[Problem]:
+    """Yield the names of a template that mean nothing at this place."""
+    for name in names_in(text):
+        if name not in known:
+            way_out = did_you_mean(name, known, f"known here: {', '.join(sorted(known))}")
+            yield Problem(place, f"{{{name}}}", "means nothing here", way_out)
+
+
+def filled(text: str, values: Values, place: str) -> str:
+    """Return a template with its names replaced. Raises UserError for one that means nothing."""
+    problems = tuple(_unknown_in(text, values, place))
+    if problems:
+        raise UserError(*problems)
+
+    def word(match: re.Match[str]) -> str:
+        value = values[match["name"]]
+        if match["operator"] is None:
+            return str(value)
+        other = match["other"]
+        number = int(other) if other.isdigit() else values[other]
+        try:
+            return str(OPERATORS[match["operator"]](int(value), int(number)))
+        except (ValueError, ZeroDivisionError):
+            rule = f"{value} {match['operator']} {number} cannot be reckoned"
+            raise UserError(Problem(place, match[0], rule, "reckon with whole numbers")) from None
+
+    return TEMPLATE.sub(word, text)
 
 
 @dataclass(frozen=True)
@@ -48,10 +101,12 @@ class Plan:
 
     def values(self, number: int) -> dict[str, str | int | float]:
         """Return what a template means on a node, counted from 0."""
-        values = self._own(number)
-        for name, lines in self.kit.lists.items():
-            values[f"list.{name}"] = self._joined(lines, values)
-        return values
+        every = [self._own(node) for node in range(len(self.spots))]
+        lists = {
+            f"list.{name}": lines.join.join(filled(lines.nodes, each, "lists") for each in every)
+            for name, lines in self.kit.lists.items()
+        }
+        return every[number] | lists
 
     def _own(self, number: int) -> dict[str, str | int | float]:
         spot, kit = self.spots[number], self.kit
@@ -69,10 +124,10 @@ class Plan:
             **{f"program.{name}": path for name, path in spot.programs.items()},
             **{f"folder.{name}": dirname(path) for name, path in spot.programs.items()},
             **{f"file.{each.name}": f"{spot.run}/{each.name}" for each in kit.files},
-            **{f"setting.{name}": self.setting(name) for name in kit.settings},
+            **{f"setting.{name}": self._setting(name) for name in kit.settings},
         }
 
-    def setting(self, name: str) -> str:
+    def _setting(self, name: str) -> str:
         """Return a setting as it is written: the experiment's value or the default, slowed."""
         kind = self.kit.settings[name]
         value = self.settings.get(name, kind.default)
@@ -82,22 +137,6 @@ class Plan:
         # A number that stands for never is the largest already.
         largest = kind.type == "integer" and kind.most is not None and int(slow) > kind.most
         return str(kind.most) if largest else slow
-
-    def _joined(self, lines: Lines, values: Values) -> str:
-        if lines.nodes is not None:
-            each = [
-                filled(lines.nodes, self._own(number), "lists") for number in range(len(self.spots))
-            ]
-        else:
-            each = [
-                filled(
-                    lines.settings or "",
-                    {**values, "name": name, "value": self.setting(name)},
-                    "lists",
-                )
-                for name in self.settings
-            ]
-        return lines.join.join(each)
 
     def text(self, number: int, name: str) -> str:
         """Return a file of configuration of a node."""
@@ -112,83 +151,42 @@ def slowed(value: str, slow: int) -> str:
     if amount is None or slow == 1:
         return value
     number = Fraction(amount[1]) * slow
-    whole = number.denominator == 1
-    return f"{number if whole else float(number):{'' if whole else 'g'}}{amount[2]}"
-
-
-LOAD = ("threads", "seconds", "count", "rate", "seed", "fill", "ledger")
-"""What a template of a load means beside: numbers of the trial, and the folder of what it notes."""
+    return f"{number if number.denominator == 1 else format(float(number), 'g')}{amount[2]}"
 
 
 def unknown_names(kit: Kit) -> list[Problem]:
     """Return the templates of a kit that mean nothing, each with its place."""
-    spot = Spot(
-        "n1",
-        "127.0.0.1",
-        dict.fromkeys(kit.volumes, "/v"),
-        "/r",
-        {program.name: "/p" for program in kit.programs},
-    )
-    memory = dict.fromkeys([*kit.memory, "node"], 1)
-    values = {
-        **Plan(kit, [spot, spot], memory)._own(0),
-        **{f"list.{name}": "" for name in kit.lists},
-    }
+    programs = {program.name: "/p" for program in kit.programs}
+    spot = Spot("n1", "127.0.0.1", dict.fromkeys(kit.volumes, "/v"), "/r", programs)
+    plan = Plan(kit, [spot, spot], dict.fromkeys([*kit.memory, "node"], 1))
+    values = plan._own(0) | {f"list.{name}": "" for name in kit.lists}
     problems: list[Problem] = []
     for place, text in texts_of(kit):
-        known: dict[str, str | int | float] = dict(values)
         top, _, rest = place.partition(".")
-        if top == "loads":
-            load: Load = kit.loads[rest.partition(".")[0]]
-            known |= dict.fromkeys((*LOAD, *load.parameters), "")
-            known |= {"pace": ""}
-        elif top in ("fill", "check"):
-            known |= dict.fromkeys(LOAD, "")
-        elif top == "lists":
-            known |= {"name": "", "value": ""}
-        problems += unknown_in(text, known, place)
-    named = set(kit.ports_used()) - set(kit.ports)
-    problems += [
+        known = dict(values)
+        if top in ("loads", "fill", "check"):
+            own = kit.loads[rest.partition(".")[0]].parameters if top == "loads" else ()
+            known |= dict.fromkeys((*LOAD, *own, "pace"), "")
+        problems += _unknown_in(text, known, place)
+    ports = [act.port for act in kit.acts()] + [kit.speaks.port if kit.speaks else None]
+    return problems + [
         Problem("ports", port, "a part of the kit names this port", f"add {port} to ports")
-        for port in sorted(named)
+        for port in sorted({port for port in ports if port} - set(kit.ports))
     ]
-    return problems
 
 
-_TEXTS = (
-    "run",
-    "at_rate",
-    "unlimited",
-    "environment",
-    "text",
-    "one",
-    "several",
-    "http",
-    "command",
-    "body",
-    "fill",
-    "nodes",
-    "settings",
-)
+def texts_of(kit: Kit) -> Iterator[tuple[str, str]]:
+    """Yield every text of a kit that may be a template, with its place."""
+    yield from _texts(kit.model_dump(exclude={"settings", "title", "programs"}), "")
 
 
-def texts_of(part: object, place: str = "", name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every template of a kit with its place."""
-    if isinstance(part, Part):
-        for field_name in type(part).model_fields:
-            value = getattr(part, field_name)
-            at = f"{place}.{field_name}".lstrip(".")
-            if isinstance(part, Kit) and field_name == "settings":
-                continue
-            yield from texts_of(value, at, field_name)
-    elif isinstance(part, Mapping):
-        for key, value in part.items():
-            yield from texts_of(value, f"{place}.{key}", name)
-    elif isinstance(part, tuple):
-        for number, value in enumerate(part):
-            yield from texts_of(value, f"{place}.{number}", name)
-    elif isinstance(part, str) and name in _TEXTS:
+def _texts(part: object, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(part, str):
         yield place, part
-
-
-__all__ = ["LOAD", "KitSetting", "Plan", "Spot", "slowed", "unknown_names"]
+    pairs = (
+        part.items()
+        if isinstance(part, Mapping)
+        else enumerate(part if isinstance(part, tuple) else ())
+    )
+    for key, value in pairs:
+        yield from _texts(value, f"{place}.{key}".lstrip("."))

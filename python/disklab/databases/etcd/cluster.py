@@ -25,9 +25,9 @@ from disklab.databases.etcd.configuration import (
 from disklab.databases.etcd.gateway import Gateway, added, read
 from disklab.databases.etcd.installation import Installation, find_etcd
 from disklab.databases.log import LogForm
+from disklab.databases.nodes import Node, Nodes
 from disklab.databases.place import Way, write
 from disklab.databases.protocol import (
-    Coldness,
     Conditions,
     Database,
     NodePlace,
@@ -36,7 +36,6 @@ from disklab.databases.protocol import (
     Request,
 )
 from disklab.errors import MachineError, refuse
-from disklab.hosts.left_databases import record_group
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
 from disklab.waiting import Wait
@@ -135,7 +134,7 @@ NEVER_COLD = (
 )
 
 
-class Member:
+class Member(Node):
     """One member of a cluster, on its host."""
 
     def __init__(
@@ -153,10 +152,7 @@ class Member:
     def launch(self, authority: str, told: list[str], limit: int) -> None:
         """Write the certificates and start; returns at once."""
         place, host, account = self.place, self.place.host, self._installation.account
-        if place.group is not None:
-            # Noted before it is used, so that `clean` finds it after a kill.
-            record_group(place.run_dir, place.group)
-            place.group.set_limit(limit)
+        self.record(limit)
         for folder in self.files.own:
             host.own_folder(folder, account)
         conf = host.open_run_dir(place.run_dir)
@@ -171,24 +167,22 @@ class Member:
         write(place.log_dir, f"{place.name}-etcd-flags.txt", "\n".join(told) + "\n")
         self.process.launch(self._installation.command(told))
 
+    @property
+    def own(self) -> Sequence[Path]:
+        """The folders that are the member's alone."""
+        return self.files.own
+
+    def stop(self) -> None:
+        """End it in order. One that leads hands over first."""
+        self.process.end(signal.SIGTERM, STOP_SECONDS)
+
     def death(self) -> MachineError | None:
         """Return why the process has ended, with the end of its log; None: it runs."""
         try:
-            self.process.check()
+            self.check()
         except MachineError as error:
             return error
         return None
-
-    def drop_page_cache(self) -> None:
-        """Drop what the page cache holds of its files, written back before."""
-        self.sync()
-        if self.place.group is not None:
-            self.place.group.reclaim()
-        self.place.host.drop_pages(self.files.own)
-
-    def sync(self) -> None:
-        """Write everything back that is dirty on its volumes."""
-        self.place.host.sync(self.place)
 
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of its database, and how much of it the page cache holds."""
@@ -213,7 +207,7 @@ class Member:
                 wait.pause(POLL_SECONDS)
 
 
-class Etcd:
+class Etcd(Nodes[Member]):
     """A cluster that disklab makes, starts and stops.
 
     See `Database` for what each method promises. A minority of members may die: the others go on,
@@ -227,18 +221,17 @@ class Etcd:
         plan: MemoryPlan,
     ) -> None:
         """Take what is asked for and where, with the program of each place."""
+        super().__init__()
         self.request = request
         self.plan = plan
-        self._nodes = nodes
+        self._hosts = nodes
         self._places = [place for place, _ in nodes]
         self._way = Way("etcd", [(place.host, place) for place in self._places])
         self._certificates: Certificates | None = None
-        self.members: list[Member] = []
+        self.nodes = []
         self._counters: dict[str, dict[str, float]] = {}
         """Of each member, as it was last seen: what a dead one has done stays counted."""
         self._deaths: dict[str, str] = {}
-        self._away: set[str] = set()
-        """Members that were taken away: that they do not answer is no failure."""
         self._was_cold = False
 
     @property
@@ -264,7 +257,7 @@ class Etcd:
     @property
     def versions(self) -> Mapping[str, str]:
         """The members'."""
-        return {"etcd": self._nodes[0][1].version}
+        return {"etcd": self._hosts[0][1].version}
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -287,12 +280,12 @@ class Etcd:
         self._deaths.clear()
         self._away.clear()
         try:
-            for member in self.members:
+            for member in self.nodes:
                 self._launch(member, made.authority)
-            for member in self.members:
+            for member in self.nodes:
                 member.wait_until_healthy()
         except BaseException:
-            for member in self.members:
+            for member in self.nodes:
                 member.process.kill()
             raise
 
@@ -303,27 +296,9 @@ class Etcd:
             told.append("--initial-cluster-state=existing")
         member.launch(authority, told, self.plan.limit)
 
-    def kill_node(self, name: str) -> None:
-        """End a member at once."""
-        self._away.add(name)
-        self._named(name).process.kill()
-
-    def start_node(self, name: str) -> None:
-        """Start a killed member on its log; returns when it knows a leader."""
-        member = self._named(name)
-        if not member.has_data():
-            raise member.process.failure("cannot be started: its disks are empty")
-        self._launch(member, self._made().authority)
-        member.wait_until_healthy()
-        self._away.discard(name)
-
-    def restart_node(self, name: str) -> None:
-        """End a member in order, drop its page cache, start it."""
-        self._away.add(name)
-        member = self._named(name)
-        member.process.end(signal.SIGTERM, STOP_SECONDS)
-        member.drop_page_cache()
-        self.start_node(name)
+    def _start_again(self, node: Member) -> None:
+        self._launch(node, self._made().authority)
+        node.wait_until_healthy()
 
     def replace_node(self, name: str) -> None:
         """Have the others forget a dead member and take an empty one at its address.
@@ -342,14 +317,6 @@ class Etcd:
         member.wait_until_healthy()
         self._away.discard(name)
 
-    def set_reachable(self, name: str, *, reachable: bool) -> None:
-        """Ask a member nothing while it cannot be reached."""
-        change = self._away.discard if reachable else self._away.add
-        change(name)
-
-    def _named(self, name: str) -> Member:
-        return next(member for member in self.members if member.place.name == name)
-
     def expect(self, connections: int) -> None:
         """Do nothing: operations share connections, and a stream takes a few KiB."""
 
@@ -367,28 +334,20 @@ class Etcd:
             for member in alive:
                 member.sync()
 
-    def make_cold(self) -> Coldness:
-        """Restart without page cache; etcd reads its database as it starts."""
+    def _check(self) -> None:
         self._alive()
-        self.stop()
-        for member in self.members:
-            member.drop_page_cache()
-        self.start()
-        self._was_cold = True
-        sizes = [member.cached_bytes() for member in self.members]
-        return Coldness("restart", sum(one for one, _ in sizes), sum(one for _, one in sizes))
 
-    def stop(self) -> None:
-        """End every member. One that leads hands over first."""
-        for member in self.members:
-            member.process.end(signal.SIGTERM, STOP_SECONDS)
+    def _cached(self) -> list[tuple[int, int]]:
+        # It reads its database as it starts.
+        self._was_cold = True
+        return [member.cached_bytes() for member in self.nodes]
 
     def observe(self) -> Observation:
         """Return fsyncs and commits by how long they took, and the room of the database.
 
         Nothing while it is stopped. Raises MachineError when fewer than a majority are left.
         """
-        if not any(member.process.pid for member in self.members):
+        if not any(member.process.pid for member in self.nodes):
             return Observation((), {}, {})
         gauges: dict[str, dict[str, float]] = {}
         for member in self._alive():
@@ -399,10 +358,10 @@ class Etcd:
                 continue
             gauges[member.place.name], self._counters[member.place.name] = read(text)
         return Observation(
-            pids=tuple(pid for member in self.members for pid in member.process.pids),
+            pids=tuple(pid for member in self.nodes for pid in member.process.pids),
             metrics={
                 **added(gauges),
-                "members": float(len(self.members) - len(self._deaths)),
+                "members": float(len(self.nodes) - len(self._deaths)),
             },
             counters=added(self._counters),
         )
@@ -411,9 +370,9 @@ class Etcd:
         """Return the cluster's certificates, made when they are first needed."""
         if self._certificates is None:
             made = make_certificates([place.address for place in self._places])
-            self.members = [
+            self.nodes = [
                 Member(*node, pair, made.client)
-                for node, pair in zip(self._nodes, made.members, strict=True)
+                for node, pair in zip(self._hosts, made.members, strict=True)
             ]
             self._certificates = made
         return self._certificates
@@ -423,7 +382,7 @@ class Etcd:
 
         Raises MachineError, with the log of a dead one, when no majority is left.
         """
-        here = [member for member in self.members if member.place.name not in self._away]
+        here = [member for member in self.nodes if member.place.name not in self._away]
         deaths = {member.place.name: member.death() for member in here}
         for name, error in deaths.items():
             if error is not None:
@@ -431,7 +390,7 @@ class Etcd:
                 self._deaths[name] = f"{first}; the other members went on without it"
         alive = [one for one in here if deaths[one.place.name] is None]
         last = next((error for error in deaths.values() if error is not None), None)
-        if last is not None and len(alive) + len(self._away) <= len(self.members) // 2:
+        if last is not None and len(alive) + len(self._away) <= len(self.nodes) // 2:
             raise last
         return alive
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from disklab.catalog.suggest import did_you_mean
 from disklab.databases.etcd.configuration import PORTS
+from disklab.databases.fetching import LEAST_GO, go
 from disklab.databases.installed import names_release
 from disklab.databases.place import ServerHost, closed_program
 from disklab.databases.program_cache import cache_folder, kept, run_tool
@@ -18,9 +18,9 @@ from disklab.databases.protocol import Progress, say_nothing
 from disklab.databases.record import Needed
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
-from disklab.errors import MachineError, Problem, UserError, usable
+from disklab.errors import MachineError, Problem, usable
 from disklab.hosts.doctor import Check
-from disklab.hosts.requirements import find_program, how_to_get
+from disklab.hosts.requirements import how_to_get
 
 PROGRAM = "etcd"
 LEAST = (3, 4)
@@ -34,10 +34,6 @@ _FLAG = re.compile(r"^ {2,4}--([a-z0-9-]+)", re.MULTILINE)
 RELEASES = {"3.6": "3.6.16", "3.5": "3.5.35"}
 """Those that are built: by line, the release of `build/LINE/go.mod`, whose `go.sum` has the
 checksum of each module. Each was started, filled and replaced here."""
-LEAST_GO = "1.21"
-"""From here on Go gets the newer Go that a module asks for by itself."""
-OWN_GO = "/usr/local/go/bin/go"
-"""Where Go's own archive puts it, which is on few users' PATH and not on root's."""
 BUILD_SECONDS = 1800.0
 LINES_A_LINE = 100
 """Of what Go says, a line for each module that it gets and each package that it compiles."""
@@ -104,26 +100,21 @@ def built(release: str, progress: Progress = say_nothing) -> Path:
 
 def _build(release: str, made: Path, progress: Progress) -> None:
     """Build into a folder, from the modules that `build/` names with their checksums."""
-    go = find_program("go") or shutil.which(OWN_GO)
-    if go is None:
-        rule = f"etcd {release} is built from its Go modules, and Go is not installed"
-        way_out = (
-            f"install Go {LEAST_GO} or newer; or leave database.version out, and the etcd that is "
-            "installed is run"
-        )
-        raise UserError(Problem("go", "not found", rule, way_out))
+    program = go(
+        f"etcd {release}", "; or leave database.version out, and the etcd that is installed is run"
+    )
     source = made / "source"
     source.mkdir()
     line = next(line for line, each in RELEASES.items() if each == release)
     files = resources.files("disklab.databases.etcd") / "build"
     for file in (files / "main.go", files / line / "go.mod", files / line / "go.sum"):
         (source / file.name).write_bytes(file.read_bytes())
-    program = made / BIN / PROGRAM
-    program.parent.mkdir()
+    target = made / BIN / PROGRAM
+    target.parent.mkdir()
     progress(f"building etcd {release} from its Go modules (minutes, once)")
     # The modules' own C is left out: with it the program would need this machine's libraries.
     own = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOFLAGS": ""}
-    command = [go, "build", "-v", *OPTIONS, "-o", str(program), "."]
+    command = [program, "build", "-v", *OPTIONS, "-o", str(target), "."]
     count = 0
 
     def hear(_: str) -> None:
@@ -133,7 +124,7 @@ def _build(release: str, made: Path, progress: Progress) -> None:
             progress(f"building etcd {release}: {count} modules and packages")
 
     code, said = run_tool(command, BUILD_SECONDS, hear, own, source)
-    if code != 0 or not program.exists():
+    if code != 0 or not target.exists():
         reasons = " ".join(line for line in said[-3:] if line)
         raise MachineError(
             f"Go could not build etcd {release}: {reasons}; check `go version` ({LEAST_GO} or "

