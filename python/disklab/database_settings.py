@@ -174,10 +174,7 @@ def settings_of(engine: str) -> DatabaseSettings:
     """Return the settings of a database of the registry, or of a kit."""
     if is_kit(engine):
         kit = kit_of(engine).kit
-        own = {"default", "restart", "period", "promises"}
-        kinds = {
-            name: kind.model_dump(by_alias=True, exclude=own) for name, kind in kit.settings.items()
-        }
+        kinds = {name: setting.kind() for name, setting in kit.settings.items()}
         return DatabaseSettings.model_validate({"units": kit.units, "settings": kinds})
     file = resources.files("disklab") / "databases" / engine / "settings.yaml"
     content = yaml_value(file.read_text(encoding="utf-8"), PART, str(file), ours=True)

@@ -70,6 +70,10 @@ def test_no_code_names_a_kit() -> None:
         ({"programs": [{"name": "x", "script": "../load.py"}]}, "programs.0.script"),
         ({"programs": [{"name": "x", "folder": True, "path": "../../bin/sh"}]}, "stays in the"),
         ({"loads": {}}, "a kit has loads of its own"),
+        ({"settings": {"a": {"type": "time", "unit": "d", "default": "1d"}}}, "units.time"),
+        ({"counters": [{"name": "a", "run": ["x"]}]}, "a counter is at a path"),
+        ({"phases": {"create": [{"http": "/a"}]}}, "http has a port"),
+        ({"phases": {"create": [{"run": ["a"], "log": "b"}]}}, "in exactly one way"),
         ({"kit": "Mine!"}, "kit"),
     ],
 )

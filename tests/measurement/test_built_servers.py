@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,18 +21,6 @@ SERVERS: dict[str, tuple[Callable[[], None], str, str]] = {
     "redis": (need_redis, "Ready to accept connections", "Redis is now ready to exit"),
 }
 """What they need here, and what they log when they have begun and ended."""
-
-
-@pytest.fixture
-def volume() -> Iterator[Path]:
-    """A directory that the server's user may pass through; pytest's own are closed to others."""
-    folder = Path(tempfile.mkdtemp(prefix="disklab-test-"))
-    folder.chmod(0o755)
-    try:
-        yield folder
-        assert list(folder.iterdir()) == []
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("engine", ["mariadb", pytest.param("redis", marks=pytest.mark.long)])

@@ -15,6 +15,7 @@ from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.catalog.quantity import plain_number
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import advised, facts_of
+from disklab.databases.simulating import OTHERWISE
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
 from disklab.spec.amounts import only
@@ -176,7 +177,7 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
     engine = spec.database.engine if spec.database is not None else None
     if engine is not None and not facts_of(engine).advised:
         rule = f"advice simulates {advised()} so far"
-        way_out = "rehearse the options that you have in mind"
+        way_out = f"rehearse the options that you have in mind{OTHERWISE}"
         return [Problem(f"{path}: database.engine", engine, rule, way_out)]
     found = []
     if spec.require is None:

@@ -15,6 +15,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment_new import new
+from disklab.cli.kit import KitFile, name_kits
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError, refuse
 from disklab.spec import Trial, bundled
@@ -87,6 +88,7 @@ def mode_of(text: str) -> spec.Mode:
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Experiment files.")],
+    kit: KitFile = None,
     json: Json = False,
 ) -> None:
     """Check experiment files: every problem of every file, with line and way out.
@@ -97,6 +99,7 @@ def check(
 
     Example: [bold]disklab experiment check mine.yaml[/bold]
     """
+    name_kits(kit)
     problems: list[Problem] = []
     checked: list[dict[str, Any]] = []
     for file in files:

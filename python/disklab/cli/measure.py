@@ -12,6 +12,7 @@ from disklab import spec
 from disklab.cli import cloud_options
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
+from disklab.cli.kit import KitFile, ProgramFolder, name_kits
 from disklab.cli.output import Check, notes
 from disklab.cli.rehearse import (
     RESUMED,
@@ -67,6 +68,8 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     again: AgainToo = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     on_end: OnEnd = None,
+    kit: KitFile = None,
+    program: ProgramFolder = None,
     check: Check = False,
     json: JsonTrials = False,
 ) -> None:
@@ -79,6 +82,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.cli.measuring import How, run_it  # noqa: PLC0415 - brings NumPy: nobody else waits
     from disklab.measurement import preparation  # noqa: PLC0415
 
+    name_kits(kit, program)
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
     end_as_ctrl_c()

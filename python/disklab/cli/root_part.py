@@ -72,9 +72,12 @@ def divide(words: Sequence[str]) -> None:
         return
     if _has(words, "--kit") or _has(words, "--program"):
         # Loaded here: few commands have them. Root's part runs the same kits, and no others.
-        from disklab.kits import name_given  # noqa: PLC0415
+        from disklab.kits import name_given, shipped  # noqa: PLC0415
 
-        name_given(words)
+        # Ours may be closed to the caller, and his are opened with his rights.
+        shipped()
+        with caller.looking():
+            name_given(words)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()
     if child == 0:

@@ -38,7 +38,8 @@ NS_PER_S = 1_000_000_000
 KERNEL_READ_AHEAD_BYTES = 128 << 10
 
 REHEARSE = "rehearse it"
-INSTEAD = f"{REHEARSE}; or record its block trace (docs/traces.md) and predict that"
+OTHERWISE = "; or record its block trace (docs/traces.md) and predict that"
+INSTEAD = f"{REHEARSE}{OTHERWISE}"
 """Of a database that has no model."""
 
 INTERVAL_S = 1.0

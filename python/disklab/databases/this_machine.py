@@ -292,7 +292,8 @@ class ThisMachine:
     ) -> str:
         """Run a program to its end; see `ServerHost.run`."""
         given = {"LC_ALL": "C", **(variables or {})}
-        ended = LocalMachine().run(Command(words, variables=given), WORK_SECONDS)
+        command = words if self.inside is None else self.inside.entering(words)
+        ended = LocalMachine().run(Command(command, variables=given), WORK_SECONDS)
         if ended.code != 0:
             said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
             failed = f"{name or words[0]} failed with code {ended.code}: {reason(said)}"

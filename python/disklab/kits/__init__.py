@@ -6,7 +6,7 @@ run folder or catalogue can bring one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -33,6 +33,8 @@ class KitFolder:
 
     kit: Kit
     folder: Path
+    beside: Mapping[str, str]
+    """Its programs and lists of sums. Read with the kit: later it may be root who would do so."""
 
 
 _folders: dict[str, Path] = {}
@@ -60,7 +62,13 @@ def read_kit(file: Path) -> KitFolder:
         Problem(f"{file}: {unknown.place}", unknown.value, unknown.rule, unknown.way_out)
         for unknown in unknown_names(kit)
     )
-    return KitFolder(kit, file.parent)
+    names = [name for each in kit.programs for name in (each.script, each.lock) if name]
+    return KitFolder(kit, file.parent, {name: _beside(file.parent / name) for name in names})
+
+
+def _beside(file: Path) -> str:
+    """Return the text of a file beside a kit; of a list of sums that is still to be written, ''."""
+    return reading.text(file, reading.KIT) if file.suffix == ".py" or file.exists() else ""
 
 
 def chosen(file: Path) -> KitFolder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ def parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+MOST_NUMBER = 1e15
+"""What counts no operations and no time that anybody has."""
 
 
 @dataclass
@@ -99,7 +104,10 @@ def _words(result: Result, line: str) -> Sequence[str] | None:
 
 def _number(word: str, result: Result) -> float:
     try:
-        return float(word.replace(result.thousands, "") if result.thousands else word)
+        number = float(word.replace(result.thousands, "") if result.thousands else word)
     except ValueError:
+        number = math.nan
+    if not 0 <= number < MOST_NUMBER:
         rule = f"{result.line or result.json_paths} reads one"
-        raise MachineError(f"{word} is no number, and {rule}") from None
+        raise MachineError(f"{word[:80]} is no number of operations or time, and {rule}")
+    return number

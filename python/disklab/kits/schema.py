@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from disklab.catalog.quantity import parse_bytes
 from disklab.names import NAME_RULE, is_name
 
 LONGEST_TEXT = 64 << 10
@@ -73,10 +74,7 @@ def _word(given: Any) -> Any:
     return str(given)
 
 
-_TIMES, _SIZES = (
-    {"ms": 0.001, "s": 1, "min": 60},
-    {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30},
-)
+_TIMES = {"ms": 0.001, "s": 1, "min": 60}
 _AS_TEXT = WithJsonSchema({"type": "string", "examples": ["30 s", "64 MiB", "25 %"]})
 Name = Annotated[str, AfterValidator(_name)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
@@ -84,7 +82,7 @@ Pattern = Annotated[str, AfterValidator(_pattern), Field(max_length=1024)]
 Seconds = Annotated[
     float, BeforeValidator(_amount("a time, such as 30 s", _TIMES)), Field(gt=0, le=3600), _AS_TEXT
 ]
-Bytes = Annotated[int, BeforeValidator(_amount("a size, such as 64 MiB", _SIZES)), _AS_TEXT]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), _AS_TEXT]
 Share = Annotated[
     float, BeforeValidator(_amount("a share, such as 25 %", {"%": 0.01})), Field(le=1), _AS_TEXT
 ]
@@ -174,6 +172,11 @@ class KitSetting(Part):
     """A time of the database's own clock, which slow motion stretches."""
     promises: Mapping[Word, str] = Field(default={}, max_length=MOST)
     """What an acknowledged write has, by value; `else`: by every other one."""
+
+    def kind(self) -> dict[str, Any]:
+        """Return what values it takes, as a setting of any database has it."""
+        own = {"default", "restart", "period", "promises"}
+        return self.model_dump(by_alias=True, exclude=own)
 
 
 class Lines(Part):
@@ -269,6 +272,8 @@ class Phases(Part):
 
     format: Acts = ()
     """On a node's empty volumes, before its first start."""
+    start: Acts = ()
+    """On a node before each start."""
     create: Acts = ()
     """Once, when all nodes are ready the first time."""
     empty: Acts = ()
@@ -420,6 +425,12 @@ class Kit(Part):
             raise ValueError("the volume data is required: write volumes: {data: required}")
         if not self.loads and self.speaks is None:
             raise ValueError("a kit has loads of its own, or speaks a protocol of disklab's")
+        parameters = [kind for load in self.loads.values() for kind in load.parameters.items()]
+        for name, setting in (*self.settings.items(), *parameters):
+            units = self.units.get(setting.type, {})
+            amount = setting.type in ("bytes", "rate", "time")
+            if amount and (not units or setting.unit not in (None, *units)):
+                raise ValueError(f"{name}: write its units into units.{setting.type}")
         names = [program.name for program in self.programs]
         if len(set(names)) < len(names):
             raise ValueError("two programs have one name")
@@ -429,6 +440,6 @@ class Kit(Part):
         """Yield everything that is asked of a node."""
         for process in self.processes:
             yield from process.ready
-        phases = self.phases
-        yield from (*phases.format, *phases.create, *phases.empty, *phases.settle, *phases.whole)
+        for _, acts in self.phases:
+            yield from acts if isinstance(acts, tuple) else ()
         yield from self.counters

@@ -16,7 +16,8 @@ from typing import Any
 
 from disklab.catalog import load_catalog
 from disklab.database_facts import facts_of
-from disklab.databases import Sizes
+from disklab.databases import Sizes, record_of
+from disklab.databases.record import built_nowhere
 from disklab.errors import DisklabError, MachineError
 from disklab.events import Emit, PhaseStarted
 from disklab.hosts.node import Progress
@@ -95,7 +96,7 @@ def volumes_apart(trial: Trial) -> list[str]:
 def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | None:
     spec = only(ClusterTrial, trial.spec)
     place = experiment.document.place
-    if spec.database.engine not in ENGINES:
+    if record_of(spec.database.engine).needed_on is built_nowhere:
         rule = f"on hosts disklab builds {', '.join(ENGINES)} only"
         way_out = "rehearse it on this machine, or predict it"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)

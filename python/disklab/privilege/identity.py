@@ -6,8 +6,8 @@ import ctypes
 import os
 import pwd
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,15 +55,31 @@ class Caller:
             name, home = found.pw_name, found.pw_dir
         return cls(name, uid, gid, home)
 
+    def _groups(self) -> list[int]:
+        with suppress(KeyError):
+            return os.getgrouplist(pwd.getpwuid(self.uid).pw_name, self.gid)
+        return [self.gid]
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Open files with the caller's rights while the block lasts, and not with root's."""
+        groups, gid = os.getgroups(), os.getegid()
+        os.setgroups(self._groups())
+        os.setegid(self.gid)
+        os.seteuid(self.uid)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+            os.setegid(gid)
+            os.setgroups(groups)
+
     def become(self) -> None:
         """Give root up for good: users, groups, capabilities, and every way back by a program.
 
         Raises MachineError when something of root's is left.
         """
-        groups = [self.gid]
-        with suppress(KeyError):
-            groups = os.getgrouplist(pwd.getpwuid(self.uid).pw_name, self.gid)
-        os.setgroups(groups)
+        os.setgroups(self._groups())
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
         if _libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:

@@ -9,7 +9,7 @@ from disklab.catalog.facts import GIB
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of, has_one_primary
-from disklab.database_settings import DatabaseSettings, SettingKind
+from disklab.database_settings import SettingKind, settings_of
 from disklab.errors import Problem
 from disklab.kits import is_kit, kit_of
 from disklab.spec import feasible
@@ -30,7 +30,6 @@ from disklab.spec.timetable import (
 
 VERIFIED = ("rows", "tool")
 """Workloads that can be broken under: what was acknowledged is looked for afterwards."""
-NO_UNITS = DatabaseSettings(settings={})
 
 
 def timetable_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
@@ -473,14 +472,14 @@ def _tool_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
         rule = "this tool ends at the first operation that fails, so it tells nothing of faults"
         way_out = f"use {' or '.join(others)}" if others else "leave out events"
         yield Problem(site.place((*at, "load")), tool.load, rule, way_out)
+    units = settings_of(database.engine)
     for name, value in tool.parameters.items():
         place, kind = site.place((*at, "parameters", name)), load.parameters.get(name)
         if kind is None:
             way_out = did_you_mean(name, load.parameters, f"it has {', '.join(load.parameters)}")
             yield Problem(place, str(value), f"{tool.load} has no such parameter", way_out)
             continue
-        allowed = kind.model_dump(by_alias=True, exclude={"default"})
-        broken = SettingKind.model_validate(allowed).rule_broken(value, NO_UNITS)
+        broken = SettingKind.model_validate(kind.kind()).rule_broken(value, units)
         if broken is not None:
             yield Problem(place, str(value), broken, f"such as {kind.default}")
 

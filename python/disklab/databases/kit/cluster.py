@@ -31,7 +31,6 @@ from disklab.errors import MachineError, Problem, refuse
 from disklab.kits import KitFolder, kit_of
 from disklab.kits.plan import HARNESS, Plan, Spot, names_in, texts_of
 from disklab.kits.schema import Act, Counter, Kit, Program
-from disklab.reading import KIT, text
 
 USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
@@ -368,8 +367,8 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
         copies=request.replication_factor,
         slow=request.sizes.time_dilation,
     )
-    beside = [of.folder / program.script for program in of.kit.programs if program.script]
-    scripts = {file.name: text(file, KIT) for file in (*beside, *([HARNESS] if beside else []))}
+    scripts = {each.script: of.beside[each.script] for each in of.kit.programs if each.script}
+    scripts |= {HARNESS.name: HARNESS.read_text(encoding="utf-8")} if scripts else {}
     made = [
         KitNode(place, number, place.host.account(USERS), scripts)
         for number, place in enumerate(nodes)

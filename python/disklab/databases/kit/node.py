@@ -16,7 +16,7 @@ from disklab.databases.place import ServerProcess
 from disklab.databases.protocol import NodePlace
 from disklab.databases.remote_host import BASH
 from disklab.engine import Account
-from disklab.errors import MachineError, UserError
+from disklab.errors import MachineError
 from disklab.kits.plan import Plan, Spot, filled
 from disklab.kits.results import at_path, parsed
 from disklab.kits.schema import Act, Counter, Process
@@ -131,6 +131,8 @@ class KitNode(Node):
         self.record(limit_bytes)
         self._write_files()
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
+        for act in self.plan.kit.phases.start if position == 0 else ():
+            self.do(act)
         # Signs are looked for in what it writes from here on.
         self._processes[position] = (process, child, log.from_now())
         names, texts = [*process.environment], [*process.environment.values()]
@@ -218,8 +220,6 @@ class KitNode(Node):
             while True:
                 try:
                     answer = self._answer(act)
-                except UserError:
-                    raise
                 except (MachineError, OSError) as error:
                     reason = str(error)
                 else:

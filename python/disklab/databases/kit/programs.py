@@ -59,7 +59,7 @@ def folder_on_this_machine(of: KitFolder, program: Program, progress: Progress) 
             way_out = f"name its folder: --program {program.name}=FOLDER"
             raise UserError(Problem(f"program {program.name}", "not named", rule, way_out))
         return folder
-    spec = program.model_dump_json(exclude_defaults=True) + _lock(of, program)
+    spec = program.model_dump_json(exclude_defaults=True) + of.beside.get(program.lock or "", "")
     digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
 
     def make(made: Path) -> None:
@@ -69,7 +69,7 @@ def folder_on_this_machine(of: KitFolder, program: Program, progress: Progress) 
         _check_sums(of, program, files)
         for pattern in ("*.whl" if program.wheel else "", "*.deb", *program.unpack):
             for archive in sorted(files.rglob(pattern)) if pattern else ():
-                _unpack(archive, files)
+                unpack(archive, files)
                 archive.unlink()
         for file in files.glob(program.path) if program.path else ():
             file.chmod(0o755)
@@ -84,10 +84,6 @@ def _within(folder: Path, program: Program) -> Path:
         place, rule = f"program {program.name}", f"{folder} holds no {program.path}"
         raise UserError(Problem(place, str(folder), rule, "name another folder"))
     return files[0]
-
-
-def _lock(of: KitFolder, program: Program) -> str:
-    return "" if program.lock is None else reading.text(of.folder / program.lock, reading.KIT)
 
 
 _FETCH: dict[str, Callable[[str, Path], None]] = {"wheel": by_pip, "go": by_go, "deb": by_apt}
@@ -128,7 +124,7 @@ def _check_sums(of: KitFolder, program: Program, folder: Path) -> None:
         return
     wanted = dict.fromkeys(files, str(program.sha256)) if len(files) == 1 else {}
     if program.lock is not None:
-        lines = (line.partition("  ") for line in _lock(of, program).splitlines())
+        lines = (line.partition("  ") for line in of.beside[program.lock].splitlines())
         wanted = {name: sum_ for sum_, _, name in lines}
     wrong = sorted(name for name in {*files, *wanted} if files.get(name) != wanted.get(name))
     if wrong or not files:
@@ -138,7 +134,7 @@ def _check_sums(of: KitFolder, program: Program, folder: Path) -> None:
         )
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive where it lies; nothing of it leads out of the folder."""
     try:
         if archive.suffix == ".deb":
