@@ -156,6 +156,18 @@ SHOWN = {
         ("rehearse", "experiments/nats-sync-interval.yaml", "--quick"),
         ("faults-until-whole-again-1-of-1",),
     ),
+    "kafka-disks-and-copies": Example(
+        ("rehearse", "experiments/kafka-disks-and-copies.yaml", "--quick"), ("latency-p99",)
+    ),
+    "opensearch-durability": Example(
+        ("rehearse", "experiments/opensearch-durability.yaml", "--quick"), ("latency-p99",)
+    ),
+    "mysql-8-sysbench": Example(
+        ("rehearse", "experiments/mysql-8-sysbench.yaml", "--quick"), ("rate",)
+    ),
+    "myrocks-sysbench": Example(
+        ("rehearse", "experiments/myrocks-sysbench.yaml", "--quick"), ("rate",)
+    ),
     "yugabytedb-disk-types": rehearsed(
         "yugabytedb-disk-types",
         "--quick",

@@ -16,10 +16,10 @@ import yaml
 from disklab import spec
 from disklab.database_settings import setting_problems
 from disklab.databases.kit.programs import unpack
-from disklab.kits import Kit, engine_of, is_there, kit_named, read_kit, shipped
+from disklab.kits import engine_of, is_there, kit_named, read_kit, shipped
 from disklab.kits.plan import Plan, Spot
 from disklab.kits.results import Reader
-from disklab.kits.schema import Tool
+from disklab.kits.schema import Kit, Tool
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from campaigns.attack.settings import PLAIN

@@ -15,7 +15,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from disklab.kits import KIT, Kit, engine_of, is_kit, is_there, kit_of
+from disklab.kits import KIT, engine_of, is_kit, is_there, kit_of
+from disklab.kits.schema import Kit
 from disklab.reading import PART, yaml_value
 
 DATABASES = (

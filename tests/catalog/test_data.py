@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from disklab import reading
 from disklab.catalog import load_catalog
 from disklab.catalog.description import describe_disk, describe_local, describe_vm
-from disklab.catalog.load import _Lines
+from disklab.catalog.form import Lines
 from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
 from disklab.catalog.quantity import LOCAL_DISKS
 
@@ -27,7 +28,7 @@ def test_the_vm_sizes_and_disks_of_azure_are_all_there() -> None:
 
 @pytest.mark.parametrize("file", sorted(DATA.rglob("*.yaml")), ids=lambda path: path.name)
 def test_no_key_stands_twice(file: Path) -> None:
-    assert _Lines(file.read_text(), str(file)).repeated() == []
+    assert Lines(file.read_text(), str(file), reading.CATALOGUE).repeated() == []
 
 
 def test_no_disk_stands_twice() -> None:

@@ -186,7 +186,7 @@ def test_emptied_and_cold_and_stopped_and_started(one: Etcd) -> None:
 
 
 def test_nobody_without_a_certificate_is_answered(one: Etcd) -> None:
-    (member,) = one.members
+    (member,) = one.nodes
     folder = member.files.configuration
     context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
     stranger = http.client.HTTPSConnection(member.place.address, CLIENT_PORT, context=context)
@@ -206,7 +206,7 @@ def test_nobody_without_a_certificate_is_answered(one: Etcd) -> None:
 
 
 def test_one_member_that_dies_is_the_end(one: Etcd) -> None:
-    pid = one.members[0].process.pid
+    pid = one.nodes[0].process.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(MachineError, match="was killed by SIGKILL"):
@@ -224,7 +224,7 @@ def test_a_load_survives_the_killing_of_one_of_three() -> None:
                 if isinstance(event, LoadProgress):
                     after = event.operations
                     if not killed and event.operations > 200:
-                        pid = three.members[0].process.pid
+                        pid = three.nodes[0].process.pid
                         assert pid is not None
                         os.kill(pid, signal.SIGKILL)
                         killed = event.operations
@@ -251,10 +251,10 @@ def test_an_empty_member_takes_the_place_of_a_dead_one(version: str | None) -> N
     with etcd(3, version) as three:
         assert version is None or three.versions["etcd"] == RELEASES[version]
         fill(three)
-        before = {one.number for one in three.members[0].gateway.members()}
+        before = {one.number for one in three.nodes[0].gateway.members()}
         three.kill_node("n2")
         three.replace_node("n2")
-        asked = three.members[0].gateway
+        asked = three.nodes[0].gateway
         now = {one.number for one in asked.members()}
         assert len(now) == 3
         assert len(now & before) == 2, "the dead one is forgotten"
@@ -262,7 +262,7 @@ def test_an_empty_member_takes_the_place_of_a_dead_one(version: str | None) -> N
         assert not three.notes[len(three.plan.reasons) + 1 :], "a death that was asked for is none"
         # The new one counts: with it alone beside one other, a majority is left, and it has all.
         three.kill_node("n3")
-        three.members[1].wait_until_healthy()
+        three.nodes[1].wait_until_healthy()
         read = done(job(three, {"read": 1.0}, Stop(operations=ROWS)))
         assert read.wrong_rows == read.missing_rows == 0
         assert read.operations["read"].count > ROWS * 2 / 3, read.last_error

@@ -56,9 +56,11 @@ class ToolRun(Process):
     def __iter__(self) -> Iterator[LoadEvent]:
         """Yield its seconds, where it tells them, and at last the whole run."""
         wish, slow = self._wish, self._wish.slow
-        loop = "closed" if wish.tool.loop == "closed" else "open"
+        is_closed = wish.tool.loop == "closed"
         # A tool does not tell when its connections are made: its time begins with it.
-        yield LoadReady(pid=self.pid, version="", loop=loop, slots=1, nodes=1)
+        yield LoadReady(
+            pid=self.pid, version="", loop="closed" if is_closed else "open", slots=1, nodes=1
+        )
         reader = Reader(wish.tool.results, wish.what)
         seconds, operations = 0, 0.0
         for line in self.lines():

@@ -157,7 +157,7 @@ class KitCluster(Nodes[KitNode]):
         """Return when every node shows the signs of `whole`."""
         phases = self.kit.phases
         for node in self._serving:
-            node.wait_for(phases.whole, phases.whole_within, "whole")
+            node.wait_for(phases.whole, phases.whole_within, "was not whole")
 
     def expect(self, connections: int) -> None:
         """Do nothing: a kit's memory is planned once."""

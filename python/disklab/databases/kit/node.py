@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from disklab.databases.asking import Question
-from disklab.databases.log import LogForm, NodeLog
+from disklab.databases.log import LogForm, NodeLog, tail
 from disklab.databases.nodes import Node
 from disklab.databases.place import ServerProcess
 from disklab.databases.protocol import NodePlace
@@ -143,46 +143,56 @@ class KitNode(Node):
         """Return when all signs of a process have come."""
         if position < len(self._processes):
             process, child, log = self._processes[position]
-            self.wait_for(process.ready, process.within, "ready", child, log)
+            self.wait_for(process.ready, process.within, "was not ready", child.check, log)
             child.check()
 
     def wait_for(
         self,
-        signs: Sequence[Act],
+        acts: Sequence[Act],
         seconds: float,
-        what: str,
-        child: ServerProcess | None = None,
+        failed: str,
+        watch: Callable[[], None] | None = None,
         log: NodeLog | None = None,
     ) -> None:
-        """Return when all signs are there; every process is watched meanwhile."""
-        with Wait(f"{self.plan.kit.title} node {self.place.name} is {what}", seconds) as wait:
-            for sign in signs:
-                while not self._shows(sign, log):
-                    (child or self).check()
+        """Return when each is done, or shows; they are tried again for so long.
+
+        `watch` raises when what has to answer has ended; None: what runs here.
+        """
+        with Wait(f"{self.place.name}: {failed} yet", seconds) as wait:
+            for act in acts:
+                while (reason := self._lacks(act, log)) is not None:
+                    (watch or self.check)()
                     if wait.is_over:
-                        shown = sign.log or sign.http or " ".join(sign.run or (str(sign.port),))
-                        why = f"was not {what} within {seconds:g} s: no sign of {shown}"
-                        raise (child or self).failure(why)
+                        raise self.failure(f"{failed} within {seconds:g} s: {reason}")
                     wait.pause(POLL_SECONDS)
 
-    def _is_meant(self, act: Act) -> bool:
-        return act.when is None or (act.when == "several nodes") == (len(self.plan.spots) > 1)
+    def do(self, act: Act) -> None:
+        """Take a step of a phase; tried again as long as it says."""
+        what = " ".join(act.run or (str(act.http),))[:120]
+        if act.retry is not None:
+            self.wait_for([act], act.retry, f"did not do {what}")
+        elif (reason := self._lacks(act)) is not None:
+            raise self.failure(f"did not do {what}: {reason}")
 
-    def _shows(self, sign: Act, log: NodeLog | None) -> bool:
-        """Return whether a sign is there now."""
-        if not self._is_meant(sign):
-            return True
-        if sign.log is not None:
-            return log is not None and _logged(log, sign.log)
+    def _lacks(self, act: Act, log: NodeLog | None = None) -> str | None:
+        """Do it, or look for a sign; return why it is not done or there, None: it is."""
+        if act.when is not None and (act.when == "several nodes") != (len(self.plan.spots) > 1):
+            return None
+        if act.log is not None:
+            lines = [] if log is None else tail(log.output, log.output_start, MOST_LOG)
+            shows = any(re.search(act.log, line) for line in lines)
+            return None if shows else f"no line of its log matches {act.log}"
         try:
-            answer = self._answer(sign)
-        except (MachineError, OSError):
-            return False
-        if sign.path is None:
-            return sign.matches is None or re.search(sign.matches, answer) is not None
-        values = list(at_path(parsed(answer), sign.path))
-        shown = [re.search(sign.matches, str(value)) if sign.matches else value for value in values]
-        return bool(shown) and all(shown)
+            answer = self._answer(act)
+        except (MachineError, OSError) as error:
+            return str(error)
+        values = [answer] if act.path is None else [*at_path(parsed(answer), act.path)]
+        if act.matches is not None:
+            shown = [re.search(act.matches, str(value)) is not None for value in values]
+        else:
+            shown = [act.path is None or bool(value) for value in values]
+        wanted = act.matches or act.path
+        return None if shown and all(shown) else f"no {wanted} in its answer: {answer[-400:]}"
 
     def _answer(self, act: Act) -> str:
         """Return what is answered. Raises MachineError or OSError: nothing, or no good."""
@@ -211,26 +221,6 @@ class KitNode(Node):
     def _run(self, words: list[str]) -> str:
         return self.place.host.run(self._as_user(words), {}, Path(words[0]).name)
 
-    def do(self, act: Act) -> None:
-        """Take a step of a phase; tried again as long as it says."""
-        if not self._is_meant(act):
-            return
-        what = " ".join(act.run or (str(act.http),))[:120]
-        with Wait(f"{self.place.name}: {what}", act.retry or ASK_SECONDS) as wait:
-            while True:
-                try:
-                    answer = self._answer(act)
-                except (MachineError, OSError) as error:
-                    reason = str(error)
-                else:
-                    if act.matches is None or re.search(act.matches, answer):
-                        return
-                    reason = f"what it answered does not match {act.matches}: {answer[-400:]}"
-                if act.retry is None or wait.is_over:
-                    raise MachineError(f"{self.plan.kit.title} on {self.place.name}: {reason}")
-                self.check()
-                wait.pause(POLL_SECONDS)
-
     def counted(self, counter: Counter) -> float | None:
         """Return a counter; None: it does not answer."""
         with suppress(MachineError, OSError, ValueError):
@@ -249,8 +239,8 @@ class KitNode(Node):
             act(process, child)
 
     def check(self) -> None:
-        """Raise MachineError when one of its processes has ended by itself."""
-        self._each(lambda _, child: child.check())
+        """Raise MachineError when one of its processes, once started, has ended by itself."""
+        self._each(lambda _, child: child.check() if child.pid is not None else None)
 
     def is_running(self) -> bool:
         """Return whether one of its processes runs."""
@@ -271,11 +261,3 @@ class KitNode(Node):
     def cached_bytes(self) -> tuple[int, int]:
         """Return the size of its data, and how much of it the page cache holds."""
         return self.place.host.cached_bytes(self.own)
-
-
-def _logged(log: NodeLog, pattern: str) -> bool:
-    with suppress(OSError), log.output.open("rb") as file:
-        file.seek(log.output_start)
-        text = file.read(MOST_LOG).decode(errors="replace")
-        return re.search(pattern, text, re.MULTILINE) is not None
-    return False

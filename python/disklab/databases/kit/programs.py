@@ -95,8 +95,8 @@ def _fetched(program: Program, made: Path) -> Path:
     files.mkdir()
     if program.maven is not None:
         artifacts = program.maven.split()
-        parts = (artifacts, ()) if program.transitive else ((), artifacts)
-        by_maven(*parts, files, program.maven)
+        whole, alone = (artifacts, []) if program.transitive else ([], artifacts)
+        by_maven(whole, alone, files, program.maven)
     else:
         way = next(way for way in _FETCH if getattr(program, way))
         _FETCH[way](getattr(program, way), files)

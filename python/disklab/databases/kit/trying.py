@@ -11,7 +11,8 @@ from pathlib import Path
 from disklab.databases.kit.cluster import KitCluster, provision
 from disklab.databases.protocol import NodePlace, Progress, Request, Sizes
 from disklab.hosts.addresses import free_addresses
-from disklab.kits import Kit, engine_of
+from disklab.kits import engine_of
+from disklab.kits.schema import Kit
 
 MEMORY_BYTES = 2 << 30
 """Of each node: what a small VM has."""
