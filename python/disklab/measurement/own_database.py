@@ -358,7 +358,7 @@ class OwnDatabaseStage(ClusterStage):
                 # The volume of the tables may be called otherwise: `groups` can say so.
                 volume = spot.volume if name == DATA else name
                 directory = self._directory(turn, spot, (name, volume), say, undo)
-                own, token = folders.new_name(str(turn.spec.engine))
+                own, token = folders.new_name(str(turn.spec.engine).replace(":", "-"))
                 path = PurePosixPath(directory) / own
                 say(f"{spot.host}: making {path}")
                 change = self.journal.note(spot.host, "remove_database", str(path), before=token)
