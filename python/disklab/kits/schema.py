@@ -82,7 +82,7 @@ Pattern = Annotated[str, AfterValidator(_pattern), Field(max_length=1024)]
 Seconds = Annotated[
     float, BeforeValidator(_amount("a time, such as 30 s", _TIMES)), Field(gt=0, le=3600), _AS_TEXT
 ]
-Bytes = Annotated[int, BeforeValidator(parse_bytes), _AS_TEXT]
+Bytes = Annotated[int, BeforeValidator(lambda given: parse_bytes(str(given))), _AS_TEXT]
 Share = Annotated[
     float, BeforeValidator(_amount("a share, such as 25 %", {"%": 0.01})), Field(le=1), _AS_TEXT
 ]
