@@ -34,6 +34,7 @@ from disklab.kits.schema import Act, Counter, Kit, Program
 
 USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
+LEDGER = "ledger"
 COMMAND_EVERY_S = 10.0
 """A counter that a command tells costs a program each time."""
 
@@ -60,7 +61,12 @@ class KitCluster(Nodes[KitNode]):
         self._asked_at: dict[tuple[str, str], float] = {}
         self._reasons = memory_parts(of.kit, request.sizes)[1]
         self._way = Way(of.kit.title, [(node.place.host, node.place) for node in nodes])
-        self._client = _Client(nodes[0].place, scripts)
+        self._scripts, self._here = scripts, nodes[0].place.run_dir
+        if nodes[0].place.host.elsewhere is not None:
+            # Loads run on this machine: so do their programs, and what they note.
+            self._own = tempfile.TemporaryDirectory(prefix="disklab-kit-")
+            self._here = Path(self._own.name)
+            self._here.chmod(0o711)
         for node in self.nodes:
             node.configure(plan)
 
@@ -108,7 +114,7 @@ class KitCluster(Nodes[KitNode]):
                 own = {"database": speaks.database, "user": speaks.user}
                 ours |= {**own, "password": "", "tls": False}
         if self.kit.loads:
-            values = {**self._plan.values(0), **self._client.values(self.kit)}
+            values = {**self._plan.values(0), **self._values_here()}
             ours["kit"] = {"values": values, "acknowledged": self._acknowledged}
         return ours
 
@@ -149,15 +155,28 @@ class KitCluster(Nodes[KitNode]):
             for node in self._serving if act.nodes == "each" else self._serving[:1]:
                 node.do(act)
 
+    def _values_here(self) -> dict[str, str]:
+        """Return what templates of loads mean on this machine and not on a node."""
+        scripts = {f"program.{each.name}": each.script for each in self.kit.programs if each.script}
+        names = {**scripts, "harness": HARNESS.name}
+        own = {name: str(self._here / CONF / file) for name, file in names.items()}
+        return {**own, "ledger": str(self._here / LEDGER)}
+
     def _empty_ledger(self) -> None:
+        """Write the programs of loads, and forget what they have noted."""
         self._acknowledged.clear()
-        self._client.empty_ledger()
+        here = ThisMachine()
+        folder = here.open_run_dir(self._here)
+        for name, script in self._scripts.items():
+            here.write(folder, name, script)
+        here.remove(self._here / LEDGER)
+        here.own_folder(self._here / LEDGER, here.account(USERS))
 
     def wait_until_whole(self) -> None:
         """Return when every node shows the signs of `whole`."""
         phases = self.kit.phases
         for node in self._serving:
-            node.wait_for(phases.whole, phases.whole_within, "was not whole")
+            node.wait_for(phases.whole, phases.whole_within, "is whole")
 
     def expect(self, connections: int) -> None:
         """Do nothing: a kit's memory is planned once."""
@@ -223,37 +242,6 @@ class KitCluster(Nodes[KitNode]):
         self._launch([node])
         self._away.discard(name)
         self.wait_until_whole()
-
-
-class _Client:
-    """What lies on this machine for the loads: programs beside the kit, and what they note."""
-
-    def __init__(self, first: NodePlace, scripts: Mapping[str, str]) -> None:
-        self._host, self._scripts = ThisMachine(), scripts
-        self._folder = first.run_dir
-        if first.host.elsewhere is not None:
-            self._own = tempfile.TemporaryDirectory(prefix="disklab-kit-")
-            self._folder = Path(self._own.name)
-            self._folder.chmod(0o711)
-
-    @property
-    def _ledger(self) -> Path:
-        return self._folder / "ledger"
-
-    def values(self, kit: Kit) -> dict[str, str]:
-        """Return what templates of loads mean here and not on a node."""
-        scripts = {f"program.{each.name}": each.script for each in kit.programs if each.script}
-        names = {**scripts, "harness": HARNESS.name}
-        here = {name: str(self._folder / CONF / file) for name, file in names.items()}
-        return {**here, "ledger": str(self._ledger)}
-
-    def empty_ledger(self) -> None:
-        """Write the programs, and forget what was noted."""
-        folder = self._host.open_run_dir(self._folder)
-        for name, script in self._scripts.items():
-            self._host.write(folder, name, script)
-        self._host.remove(self._ledger)
-        self._host.own_folder(self._ledger, self._host.account(USERS))
 
 
 def written(settings: Mapping[str, Setting]) -> dict[str, str]:

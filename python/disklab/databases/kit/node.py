@@ -143,14 +143,14 @@ class KitNode(Node):
         """Return when all signs of a process have come."""
         if position < len(self._processes):
             process, child, log = self._processes[position]
-            self.wait_for(process.ready, process.within, "was not ready", child.check, log)
+            self.wait_for(process.ready, process.within, "is ready", child.check, log)
             child.check()
 
     def wait_for(
         self,
         acts: Sequence[Act],
         seconds: float,
-        failed: str,
+        wanted: str,
         watch: Callable[[], None] | None = None,
         log: NodeLog | None = None,
     ) -> None:
@@ -158,19 +158,20 @@ class KitNode(Node):
 
         `watch` raises when what has to answer has ended; None: what runs here.
         """
-        with Wait(f"{self.place.name}: {failed} yet", seconds) as wait:
+        with Wait(f"{self.plan.kit.title} node {self.place.name} {wanted}", seconds) as wait:
             for act in acts:
                 while (reason := self._lacks(act, log)) is not None:
                     (watch or self.check)()
                     if wait.is_over:
-                        raise self.failure(f"{failed} within {seconds:g} s: {reason}")
+                        took = f"has taken longer than {seconds:g} s until it"
+                        raise self.failure(f"{took} {wanted}: {reason}")
                     wait.pause(POLL_SECONDS)
 
     def do(self, act: Act) -> None:
         """Take a step of a phase; tried again as long as it says."""
         what = " ".join(act.run or (str(act.http),))[:120]
         if act.retry is not None:
-            self.wait_for([act], act.retry, f"did not do {what}")
+            self.wait_for([act], act.retry, f"has done {what}")
         elif (reason := self._lacks(act)) is not None:
             raise self.failure(f"did not do {what}: {reason}")
 
