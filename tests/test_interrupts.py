@@ -196,3 +196,30 @@ def test_a_ctrl_c_that_a_library_made_an_error_of_is_still_one() -> None:
         [sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stderr) == (130, "")
+
+
+STARTING = """
+import signal, sys
+from pathlib import Path
+from disklab.machines import foreground
+
+class Interrupted(foreground.Started):
+    def __init__(self, *words, **options) -> None:
+        signal.raise_signal(signal.SIGINT)
+        super().__init__(*words, **options)
+
+foreground.Started = Interrupted
+print(foreground.run_command(["sleep", "60"], Path(sys.argv[1])).exit_code)
+"""
+
+
+@pytest.mark.machine
+def test_a_ctrl_c_while_a_command_is_started_reaches_it(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", STARTING, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (ran.stdout, ran.stderr) == ("130\n", "")

@@ -133,6 +133,35 @@ def parts(parent: int) -> list[int]:
     return [int(pid) for pid, args in rows if "disklab run" in args]
 
 
+MADE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from disklab.cli import main
+from disklab.engine import Control
+from disklab.hosts import attach as attaching
+
+def interrupted(after):
+    def call(*words, **options):
+        made = after(*words, **options)
+        signal.raise_signal(signal.SIGINT)
+        return made
+    return call
+
+where, name = {"attached": (attaching, "attach"), "answered": (Control, "attach")}[WHEN]
+setattr(where, name, interrupted(getattr(where, name)))
+main()
+"""
+
+
+@pytest.mark.parametrize("when", ["attached", "answered"])
+def test_a_ctrl_c_when_a_disk_has_just_been_made(lab: Lab, when: str) -> None:
+    slept = sleeper()
+    words = [sys.executable, "-c", MADE.replace("WHEN", repr(when)), *runs(slept)[1:]]
+    with started(lab, words) as process:
+        assert process.wait(60) == 130
+        assert_gone(lab, slept, time.monotonic())
+
+
 HOLDING = """
 import os, signal
 def test_holds(cloud_disk):

@@ -367,24 +367,25 @@ class _Step:
             host.mark_image(name)
         made: AttachedVolume | None = None
         try:
-            with Control(host.socket) as control:
-                hello = control.hello()
-                made = control.attach(
-                    self.resolution.volume,
-                    memory=self.request.memory,
-                    preallocate=self.request.preallocate,
-                )
-                if hello.envelope is not None:
-                    machine, volume = self.resolution.host, self.resolution.volume
-                    short = shortfalls(machine, volume, hello.envelope)
-                    warnings += [
-                        f"this machine is slower than the described disk: {one}" for one in short
-                    ]
-            if marks:
-                host.mark_image(name)
-            update = {"device": made.device, "backing_file": made.backing_file}
-            record = record.model_copy(update={**update, **_identity(made)})
-            host.record_volume(name, record)
+            # A signal before what was made is on record would leave what nobody proves to be ours.
+            with held_back():
+                with Control(host.socket) as control:
+                    envelope = control.hello().envelope
+                    made = control.attach(
+                        self.resolution.volume,
+                        memory=self.request.memory,
+                        preallocate=self.request.preallocate,
+                    )
+                if marks:
+                    host.mark_image(name)
+                update = {"device": made.device, "backing_file": made.backing_file}
+                record = record.model_copy(update={**update, **_identity(made)})
+                host.record_volume(name, record)
+            if envelope is not None:
+                short = shortfalls(self.resolution.host, self.resolution.volume, envelope)
+                warnings += [
+                    f"this machine is slower than the described disk: {one}" for one in short
+                ]
             record = self._prepare(made.device, record)
             if self.request.read_ahead_kib is not None:
                 # After mkfs and mount: a change of the block size resets it.

@@ -6,7 +6,6 @@ import ctypes
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -63,7 +62,7 @@ def run_command(
     _libc.prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     others = _children()
     begin = time.monotonic()
-    with _passing_on() as child:
+    with _passing_on() as pass_on_to:
         try:
             process = Started(
                 list(words),
@@ -74,7 +73,7 @@ def run_command(
         except OSError as error:
             rule = f"it cannot be run: {error.strerror}"
             raise UserError(Problem("COMMAND", words[0], rule, "give its path")) from None
-        child.append(process)
+        pass_on_to(process)
         code = process.wait()
     _end_left_behind(others)
     _sync(folder)
@@ -91,19 +90,26 @@ def _bind(become: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _passing_on() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Send signals on to the command that the block adds, instead of dying by them.
+def _passing_on() -> Iterator[Callable[[Started], None]]:
+    """Send signals on to the command that the block names, instead of dying by them.
 
-    The terminal's Ctrl-C reaches it by itself.
+    The terminal's Ctrl-C reaches it by itself, but for one that came before it was started.
     """
-    child: list[subprocess.Popen[bytes]] = []
+    child: list[Started] = []
+    early: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         # In root's part a signal of its own says that the user pressed Ctrl-C.
         sent = number if number in PASSED_ON else signal.SIGINT
-        for process in child:
-            if sent not in {signal.SIGINT, signal.SIGQUIT} or not os.isatty(0):
-                process.send_signal(sent)
+        if not child:
+            early.append(sent)
+        elif sent not in {signal.SIGINT, signal.SIGQUIT} or not os.isatty(0):
+            child[0].send_signal(sent)
+
+    def pass_on_to(process: Started) -> None:
+        child.append(process)
+        for sent in early:
+            process.send_signal(sent)
 
     before: dict[int, Any] = {
         number: signal.signal(number, pass_on)
@@ -111,7 +117,7 @@ def _passing_on() -> Iterator[list[subprocess.Popen[bytes]]]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield child
+        yield pass_on_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -178,11 +178,10 @@ class CommandDisk:
 
     def close(self) -> None:
         """Take the disk away where it is still there."""
+        # Of what was not made whole the keeper takes away what is left, when this process ends.
         if self._made is not None:
             with suppress(UserError, MachineError):
                 _until_free(self.take_away)
-        else:
-            self._dismiss()
 
     def end_command(self) -> None:
         """End what runs on the disk."""
