@@ -172,6 +172,17 @@ def test_what_is_no_read_and_no_write_is_counted_and_left_out(tmp_path: Path) ->
     assert found.left_out == {"flushes": 1, "discards": 1, "I/Os without bytes": 1}
 
 
+def test_a_fio_iolog_without_times_will_do_at_a_depth(tmp_path: Path) -> None:
+    text = (
+        "fio version 2 iolog\nf add\nf open\nf write 4096 8192\nf wait 1000\nf read 0 4096\n"
+        "f datasync 0 0\nf close\n"
+    )
+    found = read(tmp_path, text, Chosen(untimed=True))
+    assert list(found.ios()) == [(0, 4096, 8192, True), (0, 0, 4096, False)]
+    assert found.left_out == {"flushes": 1}
+    assert "replay it at a depth (depth: 32)" in refusal(tmp_path, text)
+
+
 def test_a_trace_of_issued_ios_alone_is_read_as_well(tmp_path: Path) -> None:
     lines = [line for line in blkparse_text(IOS).splitlines() if "  D " in line]
     assert list(read(tmp_path, "\n".join(lines)).ios()) == IOS

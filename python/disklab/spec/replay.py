@@ -38,7 +38,7 @@ class TraceReplay(Part):
 
     file: str = Field(examples=["traces/orders.blkparse.txt"])
     """The trace, seen from the experiment file's folder: text of blkparse, a fio iolog of version
-    3, or a CSV of MSR Cambridge. `trace: FILE` says the same."""
+    3 (with `depth` also of 2), or a CSV of MSR Cambridge. `trace: FILE` says the same."""
     format: Literal["blkparse", "fio", "msr"] | None = Field(default=None, examples=["blkparse"])
     """Without it: as the first line tells."""
     device: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["8,0"])
@@ -132,6 +132,7 @@ def replay_of(
         changed_ns = 0  # reading it tells what is wrong
     duration_s = stop.duration_s if stop else None
     chosen = traces.Chosen(
+        untimed=asked.depth is not None,
         form=asked.format,
         device=asked.device,
         most_ios=stop.operations if stop else None,

@@ -148,6 +148,16 @@ def fio_line(line: bytes) -> Parsed:
     return _checked(Io(device, at * NS_PER_US, offset, length, action == "write"))
 
 
+def untimed_fio_line(line: bytes) -> Parsed:
+    """Return what a line of fio's iolog of version 2 tells, which has no times: they are all 0.
+
+    **Source:** fio's HOWTO, "Trace file format v2".
+    """
+    if b" wait " in line:
+        return None
+    return fio_line(b"0 " + line)
+
+
 def msr_line(line: bytes) -> Parsed:
     """Return what a line of the CSV of MSR Cambridge tells.
 
@@ -203,6 +213,8 @@ class Chosen:
     """The first so many of the device; None: all."""
     most_ns: int | None = None
     """Those of the first so many nanoseconds of the trace's own time; None: all."""
+    untimed: bool = False
+    """Whether a trace without the times of its I/Os will do: it is replayed at a depth."""
 
 
 @dataclass
@@ -259,6 +271,8 @@ class _Reader:
         self.devices: Counter[str] = Counter()
         self.rows = {True: _empty(), False: _empty()}  # by Io.queued
         self.form = chosen.form
+        self.parse: Parse | None = None
+        """Other than the form's."""
         self.first_ns: int | None = None
 
     def read(self) -> Trace:
@@ -289,17 +303,26 @@ class _Reader:
                 self._complain(number, THIS_LINE, rule, _made_readable(line) or TRACE.way_out)
                 return
             if self.form == "fio" and line.startswith(b"fio version"):
-                if line.split() != b"fio version 3 iolog".split():
-                    rule = "only version 3 has the time of each I/O"
-                    way_out = "record it by fio 3.31 or newer"
-                    self._complain(number, THIS_LINE, rule, way_out)
+                if not self._is_readable(number, line):
                     return
                 continue
             if self.form == "msr" and number == 1 and line.lower().startswith(b"timestamp"):
                 continue
             if self.form == "blkparse" and _SUMMARY.fullmatch(line.strip()):
                 return  # blkparse's own counts, behind the last record
-            yield number, FORMATS[self.form], line
+            yield number, self.parse or FORMATS[self.form], line
+
+    def _is_readable(self, number: int, head: bytes) -> bool:
+        """Return whether fio's version of an iolog can be read; say why not."""
+        version = head.split()[2:]
+        if version == [b"2", b"iolog"] and self.chosen.untimed:
+            self.parse = untimed_fio_line
+        elif version != [b"3", b"iolog"]:
+            rule = "only version 3 has the time of each I/O"
+            way_out = "record it by fio 3.31 or newer, or replay it at a depth (depth: 32)"
+            self._complain(number, THIS_LINE, rule, way_out)
+            return False
+        return True
 
     def _take(self, number: int, parse: Parse, line: bytes) -> None:
         try:
