@@ -142,3 +142,23 @@ def test_a_full_disk_of_this_machine_is_told_by_that_name(small: Lab) -> None:
     assert ran.returncode == 1
     for words in ("this machine's disk is full", "tmpfs on disklab-test", "B free", "make room"):
         assert words in ran.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
+def test_weather_makes_real_ios_wait_and_is_over_with_the_command(lab: Lab) -> None:
+    # Of this seed's 20 seconds, those from 4.5 s to 6.6 s are a stall.
+    year = ("--weather", "aws/gp3(100GiB)", "--seed", "1", "--year-in", "20s")
+    fsync = "dd if=/dev/zero of=f bs=4k count=1 conv=fsync status=none"
+    ran = run(lab, "--json", *year, "--", "sh", "-c", f"sleep 5; {fsync}", sudo=True)
+    assert ran.returncode == 0, ran.stderr
+    result = told(ran)
+    assert result["operations"]["write"]["latency"]["max_ms"] > 1000
+    assert result["weather"] == "aws/gp3(100GiB), seed 1, a year in 20s"
+    assert "ended before" in str(result["warnings"])
+    # What the command leaves to be written is not held up by its weather.
+    began = time.monotonic()
+    ran = run(lab, "--json", *year, "--", "sh", "-c", "sleep 4.6; echo mine > f", sudo=True)
+    assert ran.returncode == 0, ran.stderr
+    assert told(ran)["wall_s"] < 6, time.monotonic() - began
+    refused = run(lab, *year, "--simulate", "--", "true")
+    assert (refused.returncode, "no weather" in refused.stderr) == (2, True)

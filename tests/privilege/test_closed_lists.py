@@ -43,3 +43,27 @@ def test_no_request_of_run_names_a_host_or_a_path() -> None:
         schema = form.json_schema(mode="serialization")
         assert "'format': 'path'" not in str(schema), name
         assert not {"host", "mount_point", "owner"} & set(schema.get("properties", {})), name
+
+
+WELL_FORMED = {"at_s": 1.0, "lasts_s": 2.0, "times": 3.0, "shared": False}
+
+
+@pytest.mark.parametrize(
+    "spells",
+    [
+        [WELL_FORMED] * 41,
+        [WELL_FORMED | {"at_s": -1.0}],
+        [WELL_FORMED | {"lasts_s": 1e9}],
+        [WELL_FORMED | {"times": 0.0}],
+        [WELL_FORMED | {"volume": "data"}],
+        [{"at_s": 1.0}],
+    ],
+)
+def test_the_weather_of_a_command_is_bounded(spells: list[dict[str, object]]) -> None:
+    root = part("run")
+    _, request = root.request_of(
+        {"ask": "run", "with": {"words": ["true"], "weather": [WELL_FORMED]}}
+    )
+    assert request.weather[0].times == 3
+    with pytest.raises(MachineError, match="refused"):
+        root.request_of({"ask": "run", "with": {"words": ["true"], "weather": spells}})

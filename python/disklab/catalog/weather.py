@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass as checked
 
 from disklab.catalog.facts import Facts
 from disklab.catalog.quantity import parse_disks
@@ -245,20 +245,23 @@ def weather_facts(catalog: Catalog, numbers: Mapping[str, Odds]) -> Iterator[dic
         }
 
 
-@dataclass(frozen=True)
+LEAST_YEAR_S, MOST_YEAR_S = 20.0, 24 * 3600.0
+"""A compressed year has each kind of weather, each for some seconds."""
+Moment = Annotated[float, Field(ge=0, le=MOST_YEAR_S)]
+
+
+@checked(config=ConfigDict(extra="forbid", frozen=True))
 class Spell:
     """Bad weather of a compressed year."""
 
-    at_s: float
-    lasts_s: float
-    times: float | None
+    at_s: Moment
+    lasts_s: Moment
+    times: Annotated[float, Field(ge=1, le=1000)] | None
     """How many times as long I/Os take; None: nothing is served."""
     shared: bool = False
     """Whether all volumes of a zone have it."""
 
 
-LEAST_YEAR_S, MOST_YEAR_S = 20.0, 24 * 3600.0
-"""A compressed year has each kind of weather, each for some seconds."""
 SPELL_S = 40.0
 """From one spell to the next, where there is time for more than one of each kind."""
 MOST_SPELLS = 40

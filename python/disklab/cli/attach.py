@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Literal
 
 import typer
@@ -29,7 +29,7 @@ from disklab.cli.root_part import root_part
 from disklab.engine import CacheCounters, LimitCounters, View, VolumeCounters
 from disklab.errors import Problem, UserError
 from disklab.hosts import attach as attaching
-from disklab.hosts.changes import parse_time_ns
+from disklab.hosts import changes
 from disklab.interrupts import ended_once
 from disklab.privilege.volumes import Attach, Fail, perform
 
@@ -189,31 +189,19 @@ WeatherSeed = Annotated[int, typer.Option("--seed", help="Of the weather.", min=
 YearIn = Annotated[str, typer.Option(help="How long the compressed year takes.")]
 
 
-def live_through(volume: str, host: str, spells: Sequence[Spell]) -> None:
-    """Let a volume have its weather; it is well again at the end, and when it is interrupted."""
-    began = time.monotonic()
-    try:
-        for spell in spells:
-            time.sleep(max(began + spell.at_s - time.monotonic(), 0.0))
-            fault, value = ("stall", None) if spell.times is None else ("slow", f"{spell.times}x")
-            perform(root_part(), Fail(volume, host, fault, value, None))
-            notes().print(f"{spell.at_s:.1f} s: {fault} {value or ''} for {spell.lasts_s:.1f} s")
-            time.sleep(spell.lasts_s)
-            perform(root_part(), Fail(volume, host, "recover", None, None))
-    finally:
-        perform(root_part(), Fail(volume, host, "recover", None, None))
-
-
-def spells_of(disks: str, seed: int, year_in: str, known: Catalog) -> list[Spell]:
-    """Return the compressed year of a disk. Raises UserError for a time that is none."""
-    year_s = parse_time_ns(year_in, "--year-in") / 1e9
+def spells_of(disks: str | None, seed: int, year_in: str, known: Catalog) -> list[Spell]:
+    """Return the compressed year of a disk; None: it has none. Raises UserError for no time."""
+    if disks is None:
+        return []
+    year_s = changes.parse_time_ns(year_in, "--year-in") / 1e9
     if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
         rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
         raise UserError(Problem("--year-in", repr(year_in), rule, "write for example 10min"))
     return compressed_year(weather_of_disks(known, disks), year_s, seed)
 
 
-def _named(disks: str | None) -> str:
+def named(disks: str | None) -> str:
+    """Return the disks of a volume. Raises UserError where nothing names any."""
     if disks is None:
         way_out = "write for example azure/P30, or --weather aws/gp3 --size 100GiB"
         raise UserError(Problem("DISKS", "nothing", "a volume is made of disks", way_out))
@@ -256,7 +244,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab disk attach 'aws/gp3(100GiB)' --weather aws/gp3 --seed 1[/bold]
     """
     volume = VolumeRequest(
-        disks=_named(disks or weather),
+        disks=named(disks or weather),
         name=name,
         caching=caching,
         chunk_bytes=bytes_of(stripe, "--stripe"),
@@ -279,7 +267,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
         transport=transport,
     )
     known = loaded(files)
-    spells = spells_of(weather, seed, year_in, known) if weather is not None else []
+    spells = spells_of(weather, seed, year_in, known)
     with ended_once(), progress() as told:
         made: attaching.Attached = perform(root_part(), Attach(request, known), told)
     for warning in made.warnings:
@@ -289,7 +277,16 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     else:
         _print(made)
     if spells:
-        live_through(made.name, made.host, spells)
+        _live_through(made, spells)
+
+
+def _live_through(made: attaching.Attached, spells: Sequence[Spell]) -> None:
+    def fail(fault: str, value: str | None, spell: Spell | None) -> None:
+        perform(root_part(), Fail(made.name, made.host, fault, value, None))
+        if spell is not None:
+            notes().print(f"{spell.at_s:.1f} s: {fault} {value or ''} for {spell.lasts_s:.1f} s")
+
+    changes.live_through(spells, fail, Event())
 
 
 def _print(made: attaching.Attached) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.table import Table
@@ -24,7 +24,11 @@ from disklab.cli.attach import (
     Size,
     Stripe,
     Vm,
+    WeatherSeed,
+    YearIn,
     limit_name,
+    named,
+    spells_of,
 )
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import OVER_BUDGET, Json, notes, print_json, warn
@@ -32,6 +36,7 @@ from disklab.cli.root_part import root_part
 from disklab.command.counts import (
     FSYNCS,
     SIMULATED,
+    BudgetLine,
     CommandRun,
     Judged,
     limits_between,
@@ -70,11 +75,19 @@ Command = Annotated[
     typer.Argument(metavar="-- COMMAND", help="What to run, after two dashes.", show_default=False),
 ]
 Disks = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--disk",
         help="azure/P10, 4 x azure/P30, aws/gp3(100GiB), local.",
         autocompletion=disk_names,
+        show_default="that of --weather",
+    ),
+]
+Weather = Annotated[
+    str | None,
+    typer.Option(
+        help="Let it have this disk's weather meanwhile: slow and stalled by a compressed year.",
+        metavar="DISKS",
     ),
 ]
 Fsyncs = Annotated[
@@ -127,7 +140,7 @@ Keep = Annotated[
 
 def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     command: Command,
-    disk: Disks,
+    disk: Disks = None,
     vm: Vm = None,
     caching: CachingOption = "None",
     filesystem: Filesystem = "xfs",
@@ -144,6 +157,9 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     keep: Keep = None,
     no_calibrate: NoCalibrate = False,
     simulate: Simulate = False,
+    weather: Weather = None,
+    seed: WeatherSeed = 1,
+    year_in: YearIn = "10min",
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
@@ -156,15 +172,18 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold],
     [bold]disklab run --disk azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold],
     [bold]disklab run --disk 'aws/gp3(100GiB)' --json -- ./load > base.json[/bold],
-    [bold]disklab run --disk 'aws/gp3(100GiB)' --compare base.json -- ./load[/bold]
+    [bold]disklab run --disk 'aws/gp3(100GiB)' --compare base.json -- ./load[/bold],
+    [bold]disklab run --weather 'aws/gp3(100GiB)' --seed 1 --year-in 1min -- ./test.sh[/bold]
     """
     lines = [line for text in budget or [] for line in parse_budget(text, "--budget")]
     base = None if compare is None else read_base(compare, "--compare")
-    _check_keep(keep)
-    _check_writable({"--markdown": markdown_, "--junit": junit_})
+    _check(keep, {"--markdown": markdown_, "--junit": junit_}, weather if simulate else None)
     check_command(command)
+    known = loaded(files)
+    spells = spells_of(weather, seed, year_in, known)
+    name = weather and f"{weather}, seed {seed}, a year in {year_in}"
     volume = VolumeRequest(
-        disks=disk,
+        disks=named(disk or weather),
         name=VOLUME,
         caching=caching,
         chunk_bytes=bytes_of(stripe, "--stripe"),
@@ -177,7 +196,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         filesystem=filesystem,
         read_ahead_kib=read_ahead_kib(read_ahead),
         calibrate=not no_calibrate,
-        catalog=loaded(files),
+        catalog=known,
         credits=credits_,
     )
     counts = any(line.name == FSYNCS for line in lines) or (base and base.fsyncs is not None)
@@ -185,24 +204,20 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         result = _simulated(wish, command, keep, base)
     else:
         with counted(command) if counts or fsyncs else nullcontext((command, None)) as (words, of):
-            result = _measured(wish, words, keep, base)
+            result = _measured(wish, RunCommand([*words], spells), name, keep, base)
             calls = None if of is None else of()
         result = result.model_copy(update={"command": command, "fsyncs": calls})
-    changed = [] if base is None else changes(base, result)
-    judged = [line.judge(result) for line in lines]
-    Outputs(markdown_, junit_, json).write(result, judged, changed)
-    missed = any(not one.met for one in judged) or any(change.grew for change in changed)
-    raise typer.Exit(result.exit_code or (OVER_BUDGET if missed else 0))
+    Outputs(markdown_, junit_, json).end(result, lines, base)
 
 
-def _check_keep(keep: Path | None) -> None:
+def _check(keep: Path | None, files: dict[str, Path | None], weather: str | None) -> None:
+    """Refuse what cannot be, before the command runs. `weather`: of a simulated disk."""
     if keep is not None and os.path.lexists(keep):
         rule = "something is there already"
         raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
-
-
-def _check_writable(files: dict[str, Path | None]) -> None:
-    """Refuse what cannot be written, before the command runs."""
+    if weather is not None:
+        rule = "a simulated disk has no weather"
+        raise UserError(Problem("--weather", weather, rule, "leave out --simulate"))
     refuse(
         Problem(place, str(file), "you may not write there", "name a file in a folder of yours")
         for place, file in files.items()
@@ -223,18 +238,22 @@ def _simulated(
 
 
 def _measured(
-    request: Make, command: list[str], keep: Path | None, base: CommandRun | None
+    request: Make,
+    command: RunCommand,
+    weather: str | None,
+    keep: Path | None,
+    base: CommandRun | None,
 ) -> CommandRun:
     with progress() as say, disk_for_command(root_part(), request, say, warn) as (made, ask):
         if base is not None:
-            on = OnDisks(made.disks, made.vm, made.caching, made.filesystem)
+            on = OnDisks(made.disks, made.vm, made.caching, made.filesystem, weather)
             check_alike(base, on, "--compare")
         before: View = ask(Look())
         say("running the command")
         ended = _run(ask, command)
         after: View = ask(Look())
         if keep is not None:
-            copied = _run(ask, ["cp", "-a", ".", str(keep.absolute())])
+            copied = _run(ask, RunCommand(["cp", "-a", ".", str(keep.absolute())]))
     late = after.emulator.late_ratio(before.emulator)
     warnings = list(made.warnings)
     if keep is not None and copied.exit_code:
@@ -249,14 +268,20 @@ def _measured(
         warnings.append(f"{full}: writes of the command may have failed")
     if after.failure is not None:
         warnings.append(f"the disk failed on this machine: {after.failure}")
+    if missed := sum(spell.at_s >= ended.wall_s for spell in command.weather):
+        warnings.append(
+            f"the command ended before {missed} of {len(command.weather)} spells of weather; "
+            "a shorter --year-in has them earlier"
+        )
     return CommandRun(
-        command=command,
+        command=command.words,
         exit_code=ended.exit_code,
         wall_s=ended.wall_s,
         disks=made.disks,
         vm=made.vm,
         caching=made.caching,
         filesystem=str(made.filesystem),
+        weather=weather,
         operations=operations_between(before, after),
         limits=limits_between(before, after, limit_name),
         cache_hit_ratio=after.counters.hit_ratio(before.counters),
@@ -265,17 +290,17 @@ def _measured(
     )
 
 
-def _run(ask: Ask, words: list[str]) -> Ended:
+def _run(ask: Ask, command: RunCommand) -> Ended:
     """Run a command on the disk, in root's part where there is one.
 
     Then the terminal's signals are for the command and for root's part, and not for this one.
     """
     if root_part() is None:
-        ended: Ended = ask(RunCommand(words))
+        ended: Ended = ask(command)
         return ended
     before = {number: signal.signal(number, signal.SIG_IGN) for number in PASSED_ON}
     try:
-        ended = ask(RunCommand(words))
+        ended = ask(command)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -290,8 +315,15 @@ class Outputs:
     junit: Path | None
     json: bool
 
-    def write(self, result: CommandRun, judged: list[Judged], changed: list[Change]) -> None:
-        """Write what was asked for."""
+    def end(self, result: CommandRun, lines: list[BudgetLine], base: CommandRun | None) -> NoReturn:
+        """Judge the result, write what was asked for, and exit."""
+        changed = [] if base is None else changes(base, result)
+        judged = [line.judge(result) for line in lines]
+        self._write(result, judged, changed)
+        missed = any(not one.met for one in judged) or any(change.grew for change in changed)
+        raise typer.Exit(result.exit_code or (OVER_BUDGET if missed else 0))
+
+    def _write(self, result: CommandRun, judged: list[Judged], changed: list[Change]) -> None:
         if self.markdown is not None:
             with self.markdown.open("a", encoding="utf-8") as file:
                 file.write(markdown(result, judged, changed))

@@ -97,6 +97,8 @@ class CommandRun(BaseModel):
     vm: str | None
     caching: str
     filesystem: str
+    weather: str | None = None
+    """Of the disk meanwhile, in words; None: it was well."""
     operations: dict[Kind, Operations]
     fsyncs: int | None = None
     """Calls of fsync and its like by the command; None: they were not counted."""

@@ -72,6 +72,7 @@ class OnDisks:
     vm: str | None
     caching: str
     filesystem: str | None
+    weather: str | None = None
 
 
 def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None:
@@ -83,6 +84,7 @@ def check_alike(base: CommandRun, run: OnDisks | CommandRun, place: str) -> None
             ("VM", base.vm, run.vm),
             ("caching", base.caching, run.caching),
             ("file system", base.filesystem, run.filesystem),
+            ("weather", base.weather, run.weather),
         )
         if was != has
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from threading import Event
 from typing import Any
 
 from disklab.catalog import Catalog, HostRequest, VolumeRequest, resolve
@@ -20,6 +23,7 @@ from disklab.catalog.profile import (
 )
 from disklab.catalog.quantity import format_rate
 from disklab.catalog.suggest import did_you_mean, suggestions
+from disklab.catalog.weather import Spell
 from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.places import HostRecord, VolumeRecord
 
@@ -207,3 +211,23 @@ def _permille(value: str | None) -> int:
         rule = "service times are multiplied by a factor"
         raise UserError(Problem("VALUE", repr(value), rule, "write for example slow 10x"))
     return int(Fraction(found[1]) * 1000)
+
+
+def live_through(
+    spells: Sequence[Spell], fail: Callable[[str, str | None, Spell | None], object], over: Event
+) -> None:
+    """Let a volume have its weather until it is over; it is well again whatever ends this.
+
+    `fail`: gets a fault and its value, as `disklab disk fail` has them, and the spell that begins.
+    """
+    began = time.monotonic()
+    try:
+        for spell in spells:
+            if over.wait(max(began + spell.at_s - time.monotonic(), 0.0)):
+                return
+            is_stall = spell.times is None
+            fail("stall" if is_stall else "slow", None if is_stall else f"{spell.times}x", spell)
+            over.wait(spell.lasts_s)
+            fail("recover", None, None)
+    finally:
+        fail("recover", None, None)

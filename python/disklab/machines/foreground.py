@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,18 +51,20 @@ def run_command(
     folder: Path,
     become: Callable[[], None] = lambda: None,
     variables: Mapping[str, str] | None = None,
+    meanwhile: AbstractContextManager[object] | None = None,
 ) -> Ended:
     """Run a command in a folder, with this process's input, output and terminal.
 
     Signals go to the command, which decides. Programs that it leaves behind are ended: they would
     hold the disk. What it wrote is on the disk when this returns. `become` is called in the child,
-    to give up what the command is not to have; `variables` come beside its environment. Raises
-    UserError where there is no such program.
+    to give up what the command is not to have; `variables` come beside its environment;
+    `meanwhile` ends with the command's own process. Raises UserError where there is no such
+    program.
     """
     _libc.prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     others = _children()
     begin = time.monotonic()
-    with _passing_on() as pass_on_to:
+    with _passing_on() as pass_on_to, meanwhile or nullcontext():
         try:
             process = Started(
                 list(words),

@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from disklab.catalog import Catalog, VolumeRequest
+from disklab.catalog.weather import MOST_SPELLS, Spell
 from disklab.engine import View
 from disklab.errors import MachineError, UserError
 from disklab.hosts import attach as attaching
@@ -60,6 +63,8 @@ class RunCommand:
     """Run a command of the caller's, with the caller's rights, in the folder made for it."""
 
     words: Annotated[list[str], Field(min_length=1)]
+    weather: Annotated[list[Spell], Field(max_length=MOST_SPELLS)] = field(default_factory=list)
+    """When the disk is slow or serves nothing, in seconds of the command."""
 
 
 @checked(config=STRICT)
@@ -97,6 +102,8 @@ class CommandDisk:
     prefix: str = "run"
     _made: Attached | None = None
     _keeper: Process | None = None
+    _over: Event = field(default_factory=Event)
+    """Set when the command has ended, or is to: then the disk is well."""
 
     @property
     def folder(self) -> Path:
@@ -108,13 +115,13 @@ class CommandDisk:
         match request:
             case Make():
                 return self._make(request, say)
-            case RunCommand(words=words):
+            case RunCommand(words=words, weather=weather):
                 caller = Caller.of(os.environ)
                 become = (lambda: None) if caller is None else caller.become
                 # By this what it leaves running is found, when this process is killed.
                 mark = {MARK: str(self.target().host.run)}
                 try:
-                    return run_command(words, self.folder, become, mark)
+                    return run_command(words, self.folder, become, mark, self._living(weather))
                 except MachineError as error:
                     raise explained(error, Places.usual().room()[0]) from error
             case Look():
@@ -122,6 +129,25 @@ class CommandDisk:
             case TakeAway():
                 return self.take_away()
         raise MachineError(f"refused: {type(request).__name__} is not a request")
+
+    @contextmanager
+    def _living(self, weather: Sequence[Spell]) -> Iterator[None]:
+        """Let the disk have its weather inside the block, and none behind it."""
+        if not weather:
+            yield
+            return
+        target, self._over = self.target(), Event()
+
+        def fail(fault: str, value: str | None, _spell: Spell | None) -> None:
+            running.fail(target, changes.fault_of(fault, value, None))
+
+        with ThreadPoolExecutor(1) as thread:
+            living = thread.submit(changes.live_through, weather, fail, self._over)
+            try:
+                yield
+            finally:
+                self._over.set()
+                living.result()
 
     def target(self) -> running.Target:
         """Return the disk as a volume of its host."""
@@ -184,7 +210,8 @@ class CommandDisk:
                 _until_free(self.take_away)
 
     def end_command(self) -> None:
-        """End what runs on the disk."""
+        """End what runs on the disk, which waits for it no longer."""
+        self._over.set()
         if (made := self._made) is not None:
             end_marked(Places.usual().host(made.host).run)
 
