@@ -76,8 +76,14 @@ class StoredRow(_Part):
         row = columns * (column_bytes + self.column_bytes) + self.row_bytes
         if self.page_room_bytes is not None:
             row = -(-self.page_bytes // max(1, self.page_room_bytes // row))
-        filled = self.filled_ratio[max(least for least in self.filled_ratio if least <= row)]
-        return ceil(row / filled) + self.entry_bytes
+        shortest, *longer = self.filled_ratio
+        least = max((least for least in longer if least <= row), default=shortest)
+        return ceil(row / self.filled_ratio[least]) + self.entry_bytes
+
+
+def aligned(size: int, unit: int) -> int:
+    """Return the least multiple of a unit that is no smaller than a size."""
+    return -(-size // unit) * unit
 
 
 class RowInPage(_Part):
@@ -98,14 +104,11 @@ class RowInPage(_Part):
 
     def of(self, columns: int, column_bytes: int) -> int:
         """Return the bytes of a row."""
-        end = self.beside_bytes
-        for _ in range(columns):
-            if column_bytes > self.short_value_bytes:
-                end = -(-end // self.long_alignment) * self.long_alignment + self.long_header_bytes
-            else:
-                end += 1
-            end += column_bytes
-        return -(-end // self.alignment) * self.alignment + self.pointer_bytes
+        is_short = column_bytes <= self.short_value_bytes
+        header, unit = (1, 1) if is_short else (self.long_header_bytes, self.long_alignment)
+        each = header + column_bytes
+        end = aligned(self.beside_bytes, unit) + (columns - 1) * aligned(each, unit) + each
+        return aligned(end, self.alignment) + self.pointer_bytes
 
 
 class RowsLoad(_Part):

@@ -102,11 +102,12 @@ class Formula(Facts):
         if self.value is not None:
             amount = Fraction(self.value)
         elif self.per_gib is not None:
-            amount = Fraction(self.per_gib) * size_gib
+            amount = size_gib * Fraction(self.per_gib)
         else:
-            amount = Fraction(self.per_iops or 0) * iops
-        amount = max(amount, Fraction(self.at_least))
-        return amount if self.at_most is None else min(amount, Fraction(self.at_most))
+            amount = iops * Fraction(self.per_iops or 0)
+        if self.at_least:
+            amount = max(Fraction(self.at_least), amount)
+        return amount if self.at_most is None else min(Fraction(self.at_most), amount)
 
     def __str__(self) -> str:
         """Return the formula as people write it: `min(80000, max(3000, 500 x GiB))`."""
@@ -404,9 +405,9 @@ class PriceFormula(Facts):
     def at(self, size_gib: Decimal, iops: Decimal, mb_per_s: Decimal) -> Decimal:
         """Return the price of a disk."""
         return (
-            self.per_gib * size_gib
-            + self.per_iops * max(Decimal(0), iops - self.iops_included)
-            + self.per_mb_per_s * max(Decimal(0), mb_per_s - self.mb_per_s_included)
+            size_gib * self.per_gib
+            + max(Decimal(0), iops - self.iops_included) * self.per_iops
+            + max(Decimal(0), mb_per_s - self.mb_per_s_included) * self.per_mb_per_s
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 
 from disklab.catalog.facts import GIB, Formula, Rate, VmLimit
 from disklab.catalog.facts import Burst as BurstFacts
@@ -69,7 +69,7 @@ def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]
     found += _by_direction(facts.read_iops, facts.write_iops, bought.size_gib, "ios", 1)
     if bought.bytes_per_s is not None:
         top, stated = (
-            int(formula.at(bought.size_gib, 0) * family.mb_bytes) if formula else None
+            floor(formula.at(bought.size_gib, 0) * family.mb_bytes) if formula else None
             for formula in ((bursts.mb_per_s, bursts.credit_mb) if bursts else (None, None))
         )
         burst = _burst(bursts, top, bought.bytes_per_s, stated, scale)
@@ -104,7 +104,7 @@ def _by_direction(
     """Return limits that reads and writes have apart."""
     scopes: tuple[tuple[Scope, Formula | None], ...] = (("read", read), ("write", write))
     return [
-        Limit(scope=scope, unit=unit, per_s=max(1, int(formula.at(size_gib, 0) * factor)))
+        Limit(scope=scope, unit=unit, per_s=max(1, floor(formula.at(size_gib, 0) * factor)))
         for scope, formula in scopes
         if formula is not None
     ]
@@ -304,7 +304,7 @@ def _size_gib(purchase: _Purchase) -> Fraction | None:
         way_out = f"write for example {entry.name}({example}GiB)"
         purchase.refuse(repr(str(purchase.expression)), rule, way_out)
         return None
-    size = Fraction(wish, GIB)
+    size = wish / Fraction(GIB)
     # A vendor bills whole GiB; a smaller device is what --size is for.
     if size.denominator == 1 and sizes.least <= size <= sizes.most:
         return size
@@ -324,24 +324,24 @@ def _iops(purchase: _Purchase, size: Fraction) -> int | None:
     if rate is None or wish is None:
         if wish is not None:
             _refuse_fixed(purchase, f"{wish} IOPS", "fixed IOPS")
-        return None if rate is None else int(_included(purchase, rate, size, 0))
-    fixed = int(_included(purchase, rate, size, 0))
+        return None if rate is None else _included(purchase, rate, size, 0)
+    fixed = _included(purchase, rate, size, 0)
     if rate.most is None:
         if wish != fixed:
             _refuse_fixed(purchase, f"{wish} IOPS", f"{fixed} IOPS")
         return fixed
-    low, high = _ends(rate, rate.most, size, 0)
-    if low <= wish <= high:
+    least, most = _ends(rate, rate.most, size, 0)
+    if not (wish < least or wish > most):
         return wish
-    gib = f"{float(size):g} GiB"
+    low, high, gib = floor(least), floor(most), f"{size} GiB"
     rule = (
-        f"{entry.name} gives {int(low)} to {int(high)} IOPS at {gib} = {rate.most} "
+        f"{entry.name} gives {low} to {high} IOPS at {gib} = {rate.most} "
         f"({purchase.source('iops')})"
     )
-    way_out = f"ask for {int(low)} to {int(high)} IOPS"
+    way_out = f"ask for {low} to {high} IOPS"
     needed = _size_for(rate.most, wish)
-    if wish > high and needed is not None and needed <= entry.facts.size_gib.most:
-        way_out = f"ask for at most {int(high)} IOPS, or for at least {needed} GiB"
+    if wish > most and needed is not None and needed <= entry.facts.size_gib.most:
+        way_out = f"ask for at most {high} IOPS, or for at least {needed} GiB"
     purchase.refuse(f"{wish} IOPS on {gib}", rule, way_out)
     return None
 
@@ -353,7 +353,7 @@ def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int |
         if wish is not None:
             _refuse_fixed(purchase, format_rate(wish), "fixed MB/s")
         return None
-    fixed = int(_included(purchase, rate, size, iops or 0) * unit)
+    fixed = _included(purchase, rate, size, 0 if iops is None else iops, unit)
     if wish is None:
         return fixed
     if rate.most is None:
@@ -362,7 +362,7 @@ def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int |
         return fixed
     if iops is None:  # then the IOPS are impossible themselves, and the ends not known
         return None
-    low, high = (int(end * unit) for end in _ends(rate, rate.most, size, iops))
+    low, high = (floor(end * unit) for end in _ends(rate, rate.most, size, iops))
     if low <= wish <= high:
         return wish
     rule = (
@@ -371,18 +371,19 @@ def _bytes_per_s(purchase: _Purchase, size: Fraction, iops: int | None) -> int |
     )
     way_out = f"ask for {format_rate(low)} to {format_rate(high)}"
     if wish > high and rate.most.per_iops:
-        needed = ceil(Fraction(wish, unit) / Fraction(rate.most.per_iops))
-        if rate.most.at(size, needed) * unit >= wish:
+        needed = ceil(wish / (unit * Fraction(rate.most.per_iops)))
+        if wish <= rate.most.at(size, needed) * unit:
             way_out = f"ask for at most {format_rate(high)}, or for at least {needed} IOPS"
     purchase.refuse(f"{format_rate(wish)} with {iops} IOPS", rule, way_out)
     return None
 
 
-def _included(purchase: _Purchase, rate: Rate, size: Fraction, iops: int) -> Fraction:
+def _included(purchase: _Purchase, rate: Rate, size: Fraction, iops: int, unit: int = 1) -> int:
     """Return what a disk has without being asked, with its share of what the VM has."""
-    amount = rate.included.at(size, iops) + Fraction(rate.of_vm, purchase.expression.count)
+    count = purchase.expression.count if rate.of_vm else 1
+    amount = (count * rate.included.at(size, iops) + rate.of_vm) * unit // count
     most = rate.included.at_most
-    return amount if most is None else min(amount, Fraction(most))
+    return amount if most is None else min(floor(Fraction(most) * unit), amount)
 
 
 def _ends(rate: Rate, most: Formula, size: Fraction, iops: int) -> tuple[Fraction, Fraction]:

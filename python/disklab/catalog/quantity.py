@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -36,8 +37,16 @@ def parse_bytes(text: str) -> int:
     return int(amount)
 
 
+def _later(amount: float, form: str) -> str | None:
+    """Return the mark of an amount that is chosen later (`knob.trace`); None: it is a number."""
+    words: Callable[[str], str] | None = getattr(amount, "in_words", None)
+    return words and words(form)
+
+
 def format_bytes(amount: int) -> str:
     """Return the amount in the largest unit that divides it; parsing gives the same amount back."""
+    if mark := _later(amount, "bytes"):
+        return mark
     for unit, factor in BYTE_UNITS.items():
         if amount and amount % factor == 0:
             return f"{amount // factor}{unit}"
@@ -46,6 +55,8 @@ def format_bytes(amount: int) -> str:
 
 def format_rate(bytes_per_s: int) -> str:
     """Return a rate in MB/s (10^6), as vendors quote it, exactly."""
+    if mark := _later(bytes_per_s, "rate"):
+        return mark
     for unit in ("MB", "MiB", "kB", "KiB", "B"):
         if bytes_per_s % BYTE_UNITS[unit] == 0:
             return f"{bytes_per_s // BYTE_UNITS[unit]} {unit}/s"
@@ -63,6 +74,8 @@ def plain_number(value: float, digits: int = 12) -> str:
 
 def about_bytes(amount: float) -> str:
     """Return the amount with three digits or so, for people."""
+    if mark := _later(amount, "about"):
+        return mark
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if amount >= BYTE_UNITS[unit]:
             return f"{amount / BYTE_UNITS[unit]:.4g} {unit}"

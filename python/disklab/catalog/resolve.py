@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import overload
 
 from disklab.catalog.facts import GIB
-from disklab.catalog.load import Catalog, VmEntry, cite
+from disklab.catalog.load import Catalog, DiskEntry, VmEntry, cite
 from disklab.catalog.profile import (
     PPM,
     CacheProfile,
@@ -394,7 +394,7 @@ def _vm_problems(asked: _Asked) -> Iterator[Problem]:
     if vm is None:
         return
     source = cite(catalog, vm.series.provenance)
-    yield from _count_problems(asked, vm, source)
+    yield from count_problems(vm, asked.expression, asked.attached, places.disks, source)
     if not isinstance(asked.disks, Provisioned):
         return
     entry = asked.disks.entry
@@ -403,15 +403,22 @@ def _vm_problems(asked: _Asked) -> Iterator[Problem]:
         able = sorted(v.name for v in catalog.vms.values() if v.series.premium_storage)
         near = did_you_mean(vm.name.replace("_v", "s_v"), able, f"choose one such as {able[0]}")
         yield Problem(places.vm, repr(vm.name), rule, f"{near} or use a Standard SSD")
-    if entry.builtin and vm.builtin and entry.vendor != vm.vendor:
-        rule = f"{entry.name} is a disk of {entry.vendor}, {vm.name} a VM of {vm.vendor}"
-        yield Problem(
-            places.disks, repr(str(asked.expression)), rule, f"choose a disk of {vm.vendor}"
-        )
+    yield from vendor_problems(vm, entry, asked.expression, places.disks)
 
 
-def _count_problems(asked: _Asked, vm: VmEntry, source: str) -> Iterator[Problem]:
-    expression, attached, places = asked.expression, asked.attached, asked.places
+def vendor_problems(
+    vm: VmEntry, disk: DiskEntry, expression: DiskExpression, place: str
+) -> Iterator[Problem]:
+    """Yield why a VM cannot have a disk of another cloud; a user's own may be of any."""
+    if disk.builtin and vm.builtin and disk.vendor != vm.vendor:
+        rule = f"{disk.name} is a disk of {disk.vendor}, {vm.name} a VM of {vm.vendor}"
+        yield Problem(place, repr(str(expression)), rule, f"choose a disk of {vm.vendor}")
+
+
+def count_problems(
+    vm: VmEntry, expression: DiskExpression, attached: AttachedDisks, place: str, source: str
+) -> Iterator[Problem]:
+    """Yield why a VM cannot have so many disks beside those that are attached."""
     count, name = expression.count, expression.name
     what, most, there = {
         "local": ("temp disk", 1, attached.temp_disks),
@@ -427,7 +434,7 @@ def _count_problems(asked: _Asked, vm: VmEntry, source: str) -> Iterator[Problem
         way_out = (
             f"use at most {left} more, or a larger VM" if left else "choose another host or VM"
         )
-        yield Problem(places.disks, repr(str(expression)), rule, way_out)
+        yield Problem(place, repr(str(expression)), rule, way_out)
 
 
 def _caching_problems(asked: _Asked) -> Iterator[Problem]:
@@ -488,11 +495,8 @@ def _shape_problems(asked: _Asked) -> Iterator[Problem]:
         elif chunk < SECTOR_BYTES or chunk & (chunk - 1) or chunk > MOST_CHUNK_BYTES:
             rule = "a chunk is a power of two from 4KiB to 1GiB"
             yield Problem(places.chunk, value, rule, "use for example 64KiB")
+    yield from size_problems(expression, disks.size_bytes, places.disks)
     most = disks.size_bytes * expression.count
-    if most > MOST_VOLUME_BYTES:
-        rule = f"a volume has at most 1 PB, and this one {about_bytes(most)}"
-        fewer = f"use at most {MOST_VOLUME_BYTES // disks.size_bytes} of these disks"
-        yield Problem(places.disks, repr(str(expression)), rule, fewer)
     if volume.size_bytes is not None:
         least = expression.count * (_chunk(asked) or SECTOR_BYTES)
         if not least <= volume.size_bytes <= most:
@@ -503,6 +507,15 @@ def _shape_problems(asked: _Asked) -> Iterator[Problem]:
                 f"choose {format_bytes(least)} to {format_bytes(most)}, or more or larger disks"
             )
             yield Problem(places.size, format_bytes(volume.size_bytes), rule, way_out)
+
+
+def size_problems(expression: DiskExpression, disk_bytes: int, place: str) -> Iterator[Problem]:
+    """Yield why no volume is of so many disks of a size."""
+    most = disk_bytes * expression.count
+    if most > MOST_VOLUME_BYTES:
+        rule = f"a volume has at most 1 PB, and this one {about_bytes(most)}"
+        fewer = f"use at most {MOST_VOLUME_BYTES // disk_bytes} of these disks"
+        yield Problem(place, repr(str(expression)), rule, fewer)
 
 
 def _chunk(asked: _Asked) -> int | None:

@@ -48,7 +48,7 @@ async function unpacked(id) {
 const ROWS = ['cassandra', 'postgresql', 'mariadb', 'mysql'], NOT_FIO = [...ROWS, 'yugabytedb'];
 const vendorOf = (name) => name.split('/')[0];
 const disksOf = ({disks}, {vm, disk}) => {
-  const own = Object.keys(disks).filter((name) => vendorOf(name) === vendorOf(vm)).sort((x, y) => chosen(disks[y].iops) - chosen(disks[x].iops));
+  const own = Object.keys(disks).filter((name) => vendorOf(name) === vendorOf(vm)).sort((x, y) => disks[y].has.iops - disks[x].has.iops);
   const kept = disk in disks && !own.includes(disk) ? [[disk, `${disk} (not for this VM)`]] : [];
   return [...kept, ...own, ['nvme', "the VM's own NVMe"], ['local', "the VM's temporary disk"]];
 };
@@ -60,9 +60,9 @@ const FIELDS = [
   ['threads', 'Threads', 'range', NOT_FIO, null, 'Clients that each wait for an answer before they ask again.'],
   ['depth', 'Queue depth', 1, ['fio'], null, 'Requests that each job keeps under way.'],
   ['nodes', 'Servers', 1, NOT_FIO, null, 'That hold the data together (nodes).'], ['copies', 'Copies of a row', 1, ['cassandra', 'yugabytedb'], null, 'On how many servers each row is kept.'],
-  ['size', 'GiB a disk', 1, null, (offer, {disk}) => offer.disks[disk] && !offer.disks[disk].size_gib.fixed, 'The size that is bought.'],
-  ['iops', 'IOPS a disk', 'range', null, (offer, {disk}) => chosen(offer.disks[disk]?.iops), 'Requests a second that are bought. 0: what is included.'],
-  ['mbps', 'MB/s a disk', 0, null, (offer, {disk}) => chosen(offer.disks[disk]?.mb_per_s), 'Megabytes a second that are bought. 0: what is included.'],
+  ['size', 'GiB a disk', 1, null, (offer, {disk}) => offer.disks[disk]?.has.size, 'The size that is bought.'],
+  ['iops', 'IOPS a disk', 'range', null, (offer, {disk}) => offer.disks[disk]?.has.iops, 'Requests a second that are bought. 0: what is included.'],
+  ['mbps', 'MB/s a disk', 0, null, (offer, {disk}) => offer.disks[disk]?.has.mbps, 'Megabytes a second that are bought. 0: what is included.'],
   ['caching', 'Host caching', () => ['None', 'ReadOnly', 'ReadWrite'], null, null, 'Some VMs of Azure keep copies on the SSD of their host: ReadOnly of what is read, ReadWrite also of what is written, before it is safe.'],
   ['latency', 'Service times', (offer, {disk}) => [['', 'newest'], ...Object.keys(offer.disks[disk]?.latency ?? {}).filter((date) => date !== 'default')], null, null, 'Which published measurement says how long the disk takes for a request.'],
   ['log', 'Log on', () => [['data', 'the data disks'], ['local', "the VM's temporary disk"]], ROWS, null, 'Where the database writes first what must not be lost.'],
@@ -72,7 +72,7 @@ const FIELDS = [
   ['read', 'Reads, %', 'range', ROWS, null, 'The rest writes.'], ['keys', 'Keys', () => ['uniform', 'gaussian', 'zipfian'], ROWS, null, 'Which rows are asked for: all alike (uniform), or a few far more often.'],
   ['slots', 'Read and write slots', 0, ['cassandra'], null, 'Requests that Cassandra works on at once. 0: its default.'],
   ['settings', 'Settings', (offer) => Object.keys(offer.engines.cassandra.settings).map((name) => [name, name || 'default']), ['cassandra'], null, "Cassandra's own, or those of a published study."],
-  ['script', 'sysbench', (offer) => Object.keys(offer.engines.yugabytedb.transactions), ['yugabytedb'], null, 'What a transaction does: ten reads of one row each, or one insert.'], ['tables', 'Tables', 1, ['yugabytedb'], null, 'Of sysbench, all alike.'],
+  ['script', 'sysbench', (offer) => Object.keys(offer.engines.yugabytedb.answers), ['yugabytedb'], null, 'What a transaction does: ten reads of one row each, or one insert.'], ['tables', 'Tables', 1, ['yugabytedb'], null, 'Of sysbench, all alike.'],
   ['rw', 'Pattern', () => ['randread', 'randwrite', 'randrw', 'read', 'write', 'rw'], ['fio'], null, "In fio's words: rand is in random order, rw reads and writes by halves."],
   ['block', 'KiB a request', () => [4, 8, 16, 32, 64, 128, 256, 1024], ['fio'], null, 'How much is read or written at a time.'], ['jobs', 'Jobs', 1, ['fio'], null, 'Copies of fio that run side by side.'],
   ['memory', 'Page cache', () => ['cold', 'warm'], NOT_FIO, null, 'Whether memory holds data already when it begins (warm), or nothing (cold).'],
@@ -330,7 +330,7 @@ async function overStudies() {
       if (outdated()) return;
       sides.push({side: side.toUpperCase(), choice, price: priceOf(offer, choice), p99: report?.latency_ms?.p99 ?? Infinity});
     }
-    rows.push([preset.name, boughtOf(sides, promise), ...sides.map(({choice, price, p99}) => `${expressionOf(offer, choice)} on ${choice.vm.split('/')[1]}${choice.caching === 'None' ? '' : `, ${choice.caching}`}: ${shown(p99)} ms, ${usd(price)}`)]);
+    rows.push([preset.name, boughtOf(sides, promise), ...sides.map(({choice, price, p99}) => `${written(offer, choice)} on ${choice.vm.split('/')[1]}${choice.caching === 'None' ? '' : `, ${choice.caching}`}: ${shown(p99)} ms, ${usd(price)}`)]);
     get('studies').replaceChildren(tableOf(`99 % within ${shown(promise)} ms`, ['Study', 'What to buy', 'A', 'B'], rows));
   }
   document.body.dataset.studies = promise;

@@ -1,19 +1,20 @@
 """What the page offers to choose, taken from the catalogue, the calibrations and the databases.
 
 Nothing here is a second catalogue: limits, service times, prices, memory plans and refusals are
-those that a prediction would have, asked of the same functions. The page puts them together by the
-rules of `jobs.js`, which tests hold against `prediction.cells.prepare`.
+those that a prediction would have, asked of the same functions. What follows from amounts that the
+reader chooses is asked with unknown ones (`trace`), and is data too, which `jobs.js` evaluates.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -28,22 +29,36 @@ from disklab.catalog import (
     cpu_speed,
     resolve,
 )
-from disklab.catalog.facts import GIB, Burst, Formula, PriceFormula, Rate
+from disklab.catalog.facts import GIB, PriceFormula
 from disklab.catalog.load import cite
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
-from disklab.catalog.resolve import MOST_VOLUME_BYTES, host_profile
-from disklab.database_facts import facts_of, in_page
+from disklab.catalog.provisioning import Terms, provision
+from disklab.catalog.quantity import DiskExpression
+from disklab.catalog.resolve import (
+    AttachedDisks,
+    count_problems,
+    host_profile,
+    size_problems,
+    vendor_problems,
+)
+from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, cpu_costs, package_calibration
+from disklab.databases.registry import simulated_of
 from disklab.databases.simulating import Job, network
-from disklab.databases.statements import STATUS
 from disklab.databases.yugabytedb.simulated import caches
 from disklab.errors import Problem, UserError
+from disklab.knob.trace import traced
 from disklab.prediction.cells import prepare
-from disklab.spec.payloads import row_shape
-from disklab.spec.procedures import Load
+from disklab.spec.amounts import only
+from disklab.spec.feasible import LARGER, impossible, larger, too_large
+from disklab.spec.located import Site
+from disklab.spec.model import Dataset
+from disklab.spec.payloads import RowShape, row_shape
 
 Json = dict[str, Any]
+Tree = Any
+"""What a rule says of every choice: `trace.traced`."""
 Shape = tuple[str, int, float | None]
 
 VOLUME = "cluster.volumes.data"
@@ -74,11 +89,11 @@ cluster:
   vm: {vm}
   volumes:
     data: {{disks: {disks}, filesystem: xfs}}
-database: {{engine: {engine}, replication_factor: {nodes}, settings: {settings}}}
-dataset: {{rows: 1000, row: {row}}}
+database: {{engine: {engine}, replication_factor: {copies}, settings: {settings}}}
+dataset: {{rows: {rows}, row: 2 x 40B}}
 workload:
   operations: {{read: 50%, write: 50%}}
-  load: {{threads: 1}}
+  load: {{threads: {threads}}}
   stop: {{operations: {operations}}}
 """
 
@@ -88,12 +103,13 @@ COURSE = "warm_up: 300s, stop: {duration: 1800s}"
 SYSBENCH = """\
 title: Base
 cluster:
-  nodes: 1
+  nodes: {nodes}
   vm: {vm}
   volumes:
     data: {{disks: {disks}, filesystem: xfs}}
-database: {{engine: yugabytedb, replication_factor: 1}}
-workload: {{sysbench: {{script: {script}, tables: 1, rows_per_table: 1000, threads: 1}}, {course}}}
+database: {{engine: yugabytedb, replication_factor: {copies}}}
+workload: {{sysbench: {{script: {script}, tables: {tables}, rows_per_table: {rows},
+  threads: {threads}}}, {course}}}
 """
 SCRIPTS = ("oltp_read", "oltp_insert")
 
@@ -109,6 +125,13 @@ two hundred and fiftieth."""
 
 SECONDS = 60
 """Of fio on a device, as in the study of local disks."""
+
+
+USUAL = {
+    **{"nodes": 1, "copies": 1, "rows": 1000, "threads": 1, "tables": 1},
+    **{"settings": "{}", "script": SCRIPTS[0], "operations": OPERATIONS},
+}
+"""What a base experiment has where nothing else is asked for."""
 
 
 def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
@@ -134,13 +157,83 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
         },
         "engines": {**engines, "yugabytedb": _yugabytedb(catalog)},
         "device": _base_of_device(catalog),
-        "most_volume_bytes": MOST_VOLUME_BYTES,
+        **_shared_rules(catalog),
         "operations": OPERATIONS,
         "seconds": SECONDS,
         "regions": REGIONS,
         "presets": studies,
         "scenes": shown,
     }
+
+
+def _shared_rules(catalog: Catalog) -> Json:
+    """Return refusals of a volume that hold for every VM and disk, and of amounts out of bounds."""
+    own = next(vm for vm in catalog.vms.values() if vm.facts.nvme is not None)
+    other = next(entry for entry in catalog.disks.values() if entry.vendor != own.vendor)
+    nvme = own.facts.nvme
+    assert nvme is not None
+
+    def too_many(name: str) -> Tree:
+        def rule(count: int, most: int, vm: str, source: str, disk: str) -> Tree:
+            facts = {"max_data_disks": most, "nvme": nvme.model_copy(update={"count": most})}
+            entry = replace(own, name=str(vm), facts=own.facts.model_copy(update=facts))
+            disks = DiskExpression(str(disk) if name == "data" else name, count)
+            there = AttachedDisks()
+            return [*map(_problem, count_problems(entry, disks, there, PLACES.disks, str(source)))]
+
+        return traced(rule, "count", "most", "vm", "source", "disk")
+
+    def of_another(vm: str, own_vendor: str, disk: str, vendor: str, disks: str) -> Tree:
+        entry, server = (
+            replace(other, name=f"{vendor}/{disk}"),
+            replace(own, name=f"{own_vendor}/{vm}"),
+        )
+        problems = vendor_problems(server, entry, DiskExpression(str(disks)), PLACES.disks)
+        return [*map(_problem, problems)]
+
+    def too_much(size_bytes: int, count: int, disk: str) -> Tree:
+        disks = DiskExpression(str(disk), count)
+        return [*map(_problem, size_problems(disks, size_bytes, PLACES.disks))]
+
+    return {
+        "too_many": {name: too_many(name) for name in ("data", *LOCAL)},
+        "of_another": traced(of_another, "vm", "own_vendor", "disk", "vendor", "disks"),
+        "too_much": traced(too_much, "size_bytes", "count", "disk"),
+        "cached_local": {name: _cached_local(catalog, name) for name in LOCAL},
+        "ends": {
+            "rows": {key: _ends(catalog, BASE, key) for key in ENDS},
+            "sysbench": {key: _ends(catalog, SYSBENCH, key) for key in (*ENDS, "tables")},
+        },
+    }
+
+
+def _cached_local(catalog: Catalog, name: str) -> list[Json]:
+    """Return why a disk that a VM brings along has no host cache."""
+    request = VolumeRequest(name, caching="ReadOnly")
+    refused = (
+        _refused(partial(resolve, catalog, HostRequest(vm), request, None, PLACES))
+        for vm in catalog.vms
+    )
+    every = next(each for each in refused if any(it["place"] == PLACES.caching for it in each))
+    return [problem for problem in every if problem["place"] == PLACES.caching]
+
+
+ENDS = ("nodes", "copies", "rows", "threads")
+"""Amounts that an experiment file bounds."""
+
+
+def _ends(catalog: Catalog, text: str, key: str) -> Json:
+    """Return what a file says of an amount that is no number, too small or too large."""
+    vm = next(iter(catalog.vms.values()))
+    own = {"vm": vm.name, "disks": _usual(catalog, vm), "engine": "cassandra", "course": COURSE}
+
+    def refusal(value: str) -> Json:
+        filled = text.format(**{**USUAL, **own, key: value})
+        (first, *_) = _refused(lambda: spec.parse(filled, Path("knob.yaml")))
+        return {**first, "place": first["place"].partition(": ")[2]}
+
+    broken = {"whole": refusal("x"), "below": refusal("0"), "above": refusal("9" * 15)}
+    return {**broken, "most": int(broken["above"]["rule"].rpartition(" ")[2])}
 
 
 def scenes() -> list[Json]:
@@ -189,12 +282,12 @@ def _latencies(catalog: Catalog) -> set[str]:
     return {*of_disks, *of_vms}
 
 
-def _problem(problem: Problem) -> Json:
+def _problem(problem: Problem, larger: str = LARGER) -> Json:
     return {
-        "place": problem.place,
+        "place": problem.place.removeprefix("knob.yaml: "),
         "value": problem.value,
         "rule": problem.rule,
-        "way_out": problem.way_out,
+        "way_out": problem.way_out.replace(LARGER, larger),
     }
 
 
@@ -247,14 +340,14 @@ def _vm(
     made: Json = {
         "cores": facts.vcpu,
         "speed": cpu_speed(catalog, vm.name).value,
-        "memory_gib": facts.mem_gib,
+        "memory_bytes": int((facts.mem_gib or 0) * GIB),
         "network_bytes_per_s": network(facts.net_mbit_per_s),
         "cached": profile["cached"],
         "uncached": profile["uncached"],
         "cache": cache,
         "most_disks": facts.max_data_disks,
         "source": cite(catalog, vm.series.provenance),
-        "retires": vm.series.retires,
+        "larger": traced(lambda count: larger(vm, DiskExpression("nvme", count)), "count"),
         "usd": _usd(catalog, vm),
         "local": {name: _local(catalog, vm, name) for name in LOCAL},
         "nvme_disks": facts.nvme.count if facts.nvme else 0,
@@ -275,7 +368,6 @@ def _vm(
         if shape not in plans:
             plans[shape] = _memory_of(catalog, vm, engine, usual)
         made[engine] = plans[shape]
-    made["yugabytedb"] = _memory_of_yugabytedb(vm)
     return made
 
 
@@ -299,67 +391,43 @@ def _local(catalog: Catalog, vm: VmEntry, name: str) -> Json:
     }
 
 
-def _rational(amount: Any) -> list[int]:
-    exact = Fraction(amount)
-    return [exact.numerator, exact.denominator]
-
-
-def _formula(formula: Formula | None) -> Json | None:
-    if formula is None:
-        return None
-    steps = formula.steps or []
-    return {
-        "value": None if formula.value is None else _rational(formula.value),
-        "per_gib": None if formula.per_gib is None else _rational(formula.per_gib),
-        "per_iops": None if formula.per_iops is None else _rational(formula.per_iops),
-        "at_least": _rational(formula.at_least),
-        "at_most": None if formula.at_most is None else _rational(formula.at_most),
-        "steps": [[step.up_to_gib, _rational(step.value)] for step in steps],
-        "text": str(formula),
-    }
-
-
-def _rate(rate: Rate | None) -> Json | None:
-    if rate is None:
-        return None
-    return {
-        "included": _formula(rate.included),
-        "of_vm": rate.of_vm,
-        "least": _formula(rate.least),
-        "most": _formula(rate.most),
-    }
-
-
-def _burst(burst: Burst | None) -> Json | None:
-    if burst is None:
-        return None
-    formulas = {name: _formula(getattr(burst, name)) for name in ("mb_per_s", "credit_mb")}
-    return {**burst.model_dump(mode="json"), **formulas}
-
-
 def _disk(catalog: Catalog, entry: DiskEntry) -> Json:
     facts, family = entry.facts, entry.family
+    has = {
+        name: bool(rate and rate.choosable)
+        for name, rate in (("iops", facts.iops), ("mbps", facts.mb_per_s))
+    }
+
+    def asked(size: int, iops: int, mbps: int, count: int) -> DiskExpression:
+        return DiskExpression(
+            entry.name,
+            count,
+            None if facts.size_gib.fixed else size * GIB,
+            (iops or None) if has["iops"] else None,
+            mbps * family.mb_bytes if has["mbps"] and mbps else None,
+        )
+
+    def bought(*amounts: int) -> Json:
+        try:
+            disk = provision(catalog, asked(*amounts), Terms(PLACES.disks))
+        except UserError as error:
+            return {"problems": [*map(_problem, error.problems)]}
+        limits = [limit.model_dump(mode="json") for limit in disk.profile.limits]
+        return {
+            "name": entry.name,
+            "medium": family.medium,
+            "limits": limits,
+            "bought": [disk.size_bytes, disk.iops, disk.bytes_per_s],
+        }
+
+    choice = ("size", "iops", "mbps", "count")
     return {
         "vendor": entry.vendor,
-        "title": family.title,
-        "medium": family.medium,
-        "size_gib": facts.size_gib.model_dump(mode="json"),
-        "iops": _rate(facts.iops),
-        "mb_per_s": _rate(facts.mb_per_s),
-        "iops_per_mb_per_s": facts.iops_per_mb_per_s,
-        "mb_bytes": family.mb_bytes,
-        "io_unit_bytes": family.io_unit_bytes,
-        "read_iops": _formula(facts.read_iops),
-        "write_iops": _formula(facts.write_iops),
-        "read_mb_per_s": _formula(facts.read_mb_per_s),
-        "write_mb_per_s": _formula(facts.write_mb_per_s),
-        "burst": _burst(facts.credit_burst),
+        "has": {"size": not facts.size_gib.fixed, **has},
+        "written": traced(lambda *amounts: str(asked(*amounts)), *choice),
+        "bought": traced(bought, *choice),
         "latency": family.latency,
         "premium": family.needs_premium_storage,
-        "sources": {
-            field: cite(catalog, family.provenance, field)
-            for field in ("default", "iops", "mb_per_s")
-        },
         "caching": _uncached(catalog, entry),
         "usd": _disk_usd(catalog, entry),
     }
@@ -378,15 +446,20 @@ def _uncached(catalog: Catalog, entry: DiskEntry) -> list[Json]:
     return [problem for problem in refused if problem["place"] == PLACES.caching]
 
 
-def _disk_usd(catalog: Catalog, entry: DiskEntry) -> Json | None:
-    """Return what a disk costs a month: a figure, or the parts of its formula."""
+def _disk_usd(catalog: Catalog, entry: DiskEntry) -> Tree:
+    """Return what a disk costs a month, by its bytes, IOPS and bytes a second."""
     listed = list_price(catalog, entry, REGIONS.get(entry.vendor, ""), DEFAULT_TERMS)
     if listed is None:
         return None
     _, figure = listed
-    if isinstance(figure, PriceFormula):
-        return {name: float(amount) for name, amount in figure.model_dump().items()}
-    return {"fixed": float(figure + io_charge(catalog, entry)[0])}
+    if not isinstance(figure, PriceFormula):
+        return float(figure + io_charge(catalog, entry)[0])
+
+    def price(size: Any, iops: Any, bytes_: Any) -> Tree:
+        mb_bytes = Fraction(entry.family.mb_bytes)
+        return {"usd": figure.at(size / Fraction(GIB), iops, bytes_ / mb_bytes)}
+
+    return traced(price, "size", "iops", "bytes")
 
 
 def _job(catalog: Catalog, text: str, engine: str | None) -> Job:
@@ -396,11 +469,15 @@ def _job(catalog: Catalog, text: str, engine: str | None) -> Job:
     return prepare(trial, catalog, calibration, "knob.yaml").needed()
 
 
-def _base(catalog: Catalog, engine: str, vm: str, **changed: object) -> Job:
-    """Return the job of the base experiment; `changed`: its settings, nodes or row."""
-    own = {"settings": "{}", "nodes": 1, "row": "2 x 40B", "operations": OPERATIONS, **changed}
-    text = BASE.format(vm=vm, disks=_usual(catalog, catalog.vms[vm]), engine=engine, **own)
-    return _job(catalog, text, engine)
+def _text(catalog: Catalog, engine: str, vm: str, settings: str = "{}") -> str:
+    """Return the base experiment of a database."""
+    own = {**USUAL, "vm": vm, "engine": engine, "settings": settings}
+    return BASE.format(disks=_usual(catalog, catalog.vms[vm]), **own)
+
+
+def _base(catalog: Catalog, engine: str, vm: str) -> Job:
+    """Return the job of the base experiment."""
+    return _job(catalog, _text(catalog, engine, vm), engine)
 
 
 def _costs(catalog: Catalog, calibration: Calibration) -> Json:
@@ -422,91 +499,129 @@ def _memory_of(catalog: Catalog, vm: VmEntry, engine: str, usual: Json) -> Json 
     of_vm = {"page_cache_bytes": cluster["page_cache_bytes"]}
     if "collector" in cluster:
         return {**of_vm, "collector": cluster["collector"]}
-    return {**of_vm, "database": _differing(usual["job"]["database"], part["database"])}
+    return {**of_vm, "database": _differing(usual["database"], part["database"])}
 
 
 def _differing(usual: Json, other: Json) -> Json:
     return {key: value for key, value in other.items() if usual.get(key) != value}
 
 
-MOST_SERVERS = 15
-"""Of a database whose servers hold all rows each, on the page."""
+class _Rows(Dataset):
+    """Rows of a shape that is chosen later."""
+
+    chosen: Any = None
+
+    @property
+    def shape(self) -> RowShape:
+        """Return what was chosen."""
+        return cast("RowShape", self.chosen)
 
 
-def _servers(catalog: Catalog, engine: str) -> Json:
-    """Return what the number of servers changes in a database's job, or why there are not so many.
+class _Unwritten:
+    """Places of values that stand in no file yet: the `Site` of a choice."""
 
-    Of those whose servers hold all rows each.
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def place(self, key: tuple[str, ...]) -> str:
+        """Return the key."""
+        return ".".join(key)
+
+    def text(self, _: tuple[str, ...]) -> str:
+        """Return the rows, the one value that a refusal quotes."""
+        return str(self.rows)
+
+
+AMOUNTS = (
+    *("nodes", "copies", "rows", "columns", "bytes", "read", "threads", "rate_per_ks", "slots"),
+    *("tables", "size_bytes", "disks", "vm", "larger"),
+)
+"""Of a choice, by the names of jobs.js; the last three are words."""
+
+
+def _answers(catalog: Catalog, engine: str, text: str) -> Json:
+    """Return the jobs of choices with an experiment file's other values, and why some have none.
+
+    The VM is the file's: `_memory_of` has what follows from another.
     """
-    vm, row = next(iter(catalog.vms)), "{} x {}B".format(*TOO_LONG)
-    first = _base(catalog, engine, vm)
+    (trial,) = spec.parse(text, Path("knob.yaml")).trials("predict")
+    base, model = only(spec.ClusterTrial, trial.spec), simulated_of(engine)
+    calibration = package_calibration(engine)
+    assert model is not None
 
-    def answer(nodes: int) -> Json:
-        try:
-            job = _base(catalog, engine, vm, nodes=nodes)
-        except UserError as error:
-            both = _refused(partial(_base, catalog, engine, vm, nodes=nodes, row=row))
-            return {"problems": _unplaced(error), "alone": len(both) == len(error.problems)}
-        ((usual, own),) = zip(first.values(), job.values(), strict=True)
-        return {"database": _differing(usual["database"], own["database"])}
+    def chosen(amounts: tuple[Any, ...]) -> tuple[spec.ClusterTrial, Json]:
+        choice = dict(zip(AMOUNTS, amounts, strict=True))
+        return _chosen(base, choice), choice
 
-    return {str(nodes): answer(nodes) for nodes in range(1, MOST_SERVERS + 1)}
+    def impossible_(*amounts: Any) -> Tree:
+        trial, choice = chosen(amounts)
+        named = trial.cluster.volumes["data"].model_copy(update={"disks": str(choice["disks"])})
+        cluster = {"vm": str(choice["vm"]), "volumes": {"data": named}}
+        there = trial.model_copy(update={"cluster": trial.cluster.model_copy(update=cluster)})
+        site = cast("Site", _Unwritten(choice["rows"]))
+        problems = [*impossible(trial, site), *too_large(there, choice["size_bytes"], site)]
+        return [_problem(problem, str(choice["larger"])) for problem in problems]
 
+    def unmodelled(*amounts: Any) -> Tree:
+        return [*map(_problem, model.unmodelled(chosen(amounts)[0], "knob.yaml"))]
 
-TOO_LONG = (31, 997)
-"""Columns, and bytes of each, of a row that no server keeps in one page."""
+    def job(*amounts: Any) -> Tree:
+        return model.job(chosen(amounts)[0], catalog, calibration)
 
-
-def _too_long(catalog: Catalog, engine: str) -> Json:
-    """Return why a row is too long, as a template of its columns, their bytes and its own."""
-    columns, bytes_ = TOO_LONG
-    layout = in_page(engine)
-    try:
-        _base(catalog, engine, next(iter(catalog.vms)), row=f"{columns} x {bytes_}B")
-    except UserError as error:
-        (problem,) = _unplaced(error)
-    marks = {str(layout.of(columns, bytes_)): "{row}", str(columns): "{columns}"}
-    marks[str(bytes_)] = "{bytes}"
-    for text, mark in marks.items():
-        problem = {key: part.replace(text, mark) for key, part in problem.items()}
-    return problem
+    rules = {"impossible": impossible_, "unmodelled": unmodelled, "job": job}
+    return {name: traced(rule, *AMOUNTS) for name, rule in rules.items()}
 
 
-def _unplaced(error: UserError) -> list[Json]:
-    """Return problems of a job without the file, which the page does not have."""
-    problems = map(_problem, error.problems)
-    return [{**one, "place": one["place"].removeprefix("knob.yaml: ")} for one in problems]
-
-
-def _memory_of_yugabytedb(vm: VmEntry) -> Json:
-    memory = int((vm.facts.mem_gib or 0) * GIB)
-    return {
-        "memory_bytes": memory,
-        "block_cache_bytes": caches(memory, 0, package_calibration("yugabytedb"))[0],
-    }
+def _chosen(base: spec.ClusterTrial, choice: Mapping[str, Any]) -> spec.ClusterTrial:
+    """Return a trial with the amounts of a choice."""
+    work, data, database = base.workload, base.dataset, base.database
+    changed: Json = {"cluster": base.cluster.model_copy(update={"nodes": choice["nodes"]})}
+    copies = choice["nodes"] if facts_of(database.engine).in_page else choice["copies"]
+    settings = database.settings
+    if database.engine == "cassandra" and choice["slots"]:
+        slots = dict.fromkeys(("concurrent_reads", "concurrent_writes"), choice["slots"])
+        settings = {**settings, **slots}
+    of_database = {"replication_factor": copies, "settings": settings}
+    changed["database"] = database.model_copy(update=of_database)
+    if data is not None and work.operations is not None and work.load is not None:
+        shape = RowShape(choice["columns"], choice["bytes"])
+        row = f"{choice['columns']} x {choice['bytes']}B"
+        changed["dataset"] = _Rows.model_construct(rows=choice["rows"], row=row, chosen=shape)
+        load: Json = {"threads": choice["threads"]}
+        if choice["rate_per_ks"]:
+            load = {"threads": None, "rate_per_s": choice["rate_per_ks"] / Fraction(1000)}
+        shares = {"read": choice["read"] / 100, "write": (100 - choice["read"]) / 100}
+        of_work = {
+            "operations": work.operations.model_copy(update=shares),
+            "load": work.load.model_copy(update=load),
+        }
+        changed["workload"] = work.model_copy(update=of_work)
+    if work.sysbench is not None:
+        run = {"tables": choice["tables"], "rows_per_table": choice["rows"]}
+        sysbench = work.sysbench.model_copy(update={**run, "threads": choice["threads"]})
+        changed["workload"] = work.model_copy(update={"sysbench": sysbench})
+    return base.model_copy(update=changed)
 
 
 def _yugabytedb(catalog: Catalog) -> Json:
     """Return YugabyteDB under sysbench: its jobs, and what of them a node's memory decides."""
     calibration, vm = package_calibration("yugabytedb"), next(iter(catalog.vms.values()))
-    disks = _usual(catalog, vm)
-    jobs = {}
-    for script in SCRIPTS:
-        text = SYSBENCH.format(vm=vm.name, disks=disks, script=script, course=COURSE)
-        jobs[script] = _job(catalog, text, "yugabytedb")["sql"]
+    own = {**USUAL, "vm": vm.name, "disks": _usual(catalog, vm), "course": COURSE}
+
+    def memory(memory_bytes: int, threads: int, nodes: int) -> Json:
+        block_cache, page_cache = caches(memory_bytes, threads / nodes, calibration)
+        return {"block_cache_bytes": block_cache, "page_cache_bytes": page_cache}
+
     return {
         "title": facts_of("yugabytedb").title,
         "key": "sql",
-        "job": jobs[SCRIPTS[0]],
-        "transactions": {name: job["workload"]["transactions"] for name, job in jobs.items()},
-        "status": STATUS,
+        "answers": {
+            script: _answers(catalog, "yugabytedb", SYSBENCH.format(**{**own, "script": script}))
+            for script in SCRIPTS
+        },
+        "memory": traced(memory, "memory_bytes", "threads", "nodes"),
         "course": COURSE,
-        "tablets_per_node": calibration.fact("tablets_per_node"),
-        "beside_bytes": calibration.fact("memory_beside_caches_bytes"),
-        "connection_bytes": calibration.fact("memory_of_connection_bytes"),
-        "least_ratio": calibration.ratio("least_page_cache_ratio"),
         "costs": _costs(catalog, calibration),
-        "range": _range(calibration),
     }
 
 
@@ -527,37 +642,21 @@ def _engine(catalog: Catalog, engine: str) -> Json:
     named = SETTINGS if engine == "cassandra" else {"": "{}"}
     job = _base(catalog, engine, vm)
     (key,) = job
-    made: Json = {
+    return {
         "title": facts.title,
         "key": key,
-        "job": job[key],
+        "database": job[key]["database"],
         "log_volume": facts.log_volumes[0],
-        "headroom": facts.headroom_ratio["size-tiered"],
-        "stored": facts.stored.model_dump(mode="json"),
-        "arrivals": Load.model_fields["arrivals"].default,
-        "ownership_ppm": [],
-        "max_in_flight": calibration.fact("max_in_flight"),
+        "whole": facts.in_page is not None,
         "costs": _costs(catalog, calibration),
         "settings": {
             name: {
                 "text": text,
-                "database": _base(catalog, engine, vm, settings=text)[key]["database"],
+                "answers": _answers(catalog, engine, _text(catalog, engine, vm, settings=text)),
             }
             for name, text in named.items()
         },
-        "range": _range(calibration),
     }
-    if facts.in_page is not None:
-        made["row"] = facts.in_page.model_dump(mode="json")
-        made["too_long"] = _too_long(catalog, engine)
-        made["servers"] = _servers(catalog, engine)
-    if "ownership_ppm" in calibration.physical:
-        made["ownership_ppm"] = calibration.physical["ownership_ppm"].value
-    return made
-
-
-def _range(calibration: Calibration) -> Json:
-    return calibration.range.model_dump(mode="json")
 
 
 def _base_of_device(catalog: Catalog) -> Job:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, lru_cache, partial
+from math import trunc
 
 from disklab.catalog import (
     AttachedDisks,
@@ -13,6 +14,7 @@ from disklab.catalog import (
     HostRequest,
     Places,
     Resolution,
+    VmEntry,
     VolumeRequest,
     find_vm,
     load_catalog,
@@ -20,7 +22,7 @@ from disklab.catalog import (
     resolve,
 )
 from disklab.catalog.provisioning import find_disk
-from disklab.catalog.quantity import about_bytes
+from disklab.catalog.quantity import DiskExpression, about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of, named_by, names
 from disklab.database_settings import setting_problem
@@ -319,24 +321,26 @@ def too_large(spec: TrialSpec, volume_bytes: int, site: Site) -> Iterator[Proble
         f"compaction (x {headroom:g}); {volume.disks} of {cluster.vm} holds "
         f"{about_bytes(volume_bytes)}"
     )
-    fits = int(volume_bytes / headroom * cluster.nodes / copies / row_bytes)
-    way_out = f"use at most {fits} rows, more nodes, or {_larger(cluster.vm, volume.disks)}"
+    fits = trunc(volume_bytes / headroom * cluster.nodes / copies / row_bytes)
+    entry = catalogue().vms.get(cluster.vm)
+    more = LARGER if entry is None else larger(entry, parse_disks(volume.disks))
+    way_out = f"use at most {fits} rows, more nodes, or {more}"
     key = "rows" if dataset.fill_ratio is None else "fill"
     if dataset.fill_ratio is not None:
         way_out = f"fill at most {100 / headroom:.0f}%"
     yield Problem(site.place(("dataset", key)), site.text(("dataset", key)), rule, way_out)
 
 
-def _larger(vm: str, disks: str) -> str:
+LARGER = "larger disks"
+
+
+def larger(vm: VmEntry, disks: DiskExpression) -> str:
     """Return what has more room: of local disks, all that the VM has."""
-    entry = catalogue().vms.get(vm)
-    nvme = entry.facts.nvme if entry is not None else None
-    expression = parse_disks(disks)
-    if nvme is None or not expression.is_local:
-        return "larger disks"
-    count = expression.count if expression.name == "nvme" else 0
-    if count >= nvme.count:
-        return "larger disks"
+    nvme = vm.facts.nvme
+    if nvme is None or not disks.is_local:
+        return LARGER
+    if disks.name == "nvme" and disks.count >= nvme.count:
+        return LARGER
     return f"disks: {f'{nvme.count} x ' * (nvme.count > 1)}nvme, which the VM has"
 
 

@@ -246,7 +246,7 @@ def left_for_page_cache(memory_bytes: int, beside_bytes: int, least_ratio: float
 
     A prediction takes `beside_bytes` and `least_ratio` from its calibration, a share from above.
     """
-    return max(memory_bytes - beside_bytes, int(memory_bytes * least_ratio))
+    return max(memory_bytes - beside_bytes, math.floor(memory_bytes * least_ratio))
 
 
 def _page_cache_bytes(memory_gib: float | None) -> int | None:

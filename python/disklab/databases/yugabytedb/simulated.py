@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor
 
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB
@@ -133,9 +134,9 @@ def shape_of(spec: ClusterTrial, calibration: Calibration) -> Shape:
 def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tuple[int, int]:
     """Return the bytes of a node's block cache and of its page cache; `backends`: connections."""
     ratio = calibration.ratio("memory_limit_ratio") * calibration.ratio("block_cache_ratio")
-    block_cache = int(memory_bytes * ratio)
+    block_cache = floor(memory_bytes * ratio)
     beside = block_cache + calibration.fact("memory_beside_caches_bytes")
-    beside += int(backends * calibration.fact("memory_of_connection_bytes"))
+    beside += floor(backends * calibration.fact("memory_of_connection_bytes"))
     least = calibration.ratio("least_page_cache_ratio")
     return block_cache, left_for_page_cache(memory_bytes, beside, least)
 
