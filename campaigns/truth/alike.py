@@ -178,7 +178,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=10, help="of one bed; 10 by default")
     parser.add_argument("--seed", type=int, default=1, help="of order and keys; 1 by default")
     parser.add_argument("--minutes", type=float, default=15.0, help="how long at most")
-    parser.add_argument("--time-dilation", type=int, default=0, help="0: as the CPUs ask for")
+    parser.add_argument("--time-dilation", type=int, default=0, help="0: as the CPUs require")
     parser.add_argument("--late-us", type=int, default=0, help="hold replies back instead")
     parser.add_argument("--state", type=Path, default=STATE, help=f"pairs; {STATE} by default")
     parser.add_argument("--through", default="", metavar="COMMAND", help="such as nice")

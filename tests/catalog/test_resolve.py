@@ -273,7 +273,7 @@ REFUSALS = [
     ("5 x azure/P4", "azure/Standard_DS1_v2", {}, "takes 4 data disks, not 5"),
     ("2 x local", DS14, {}, "has 1 temp disk"),
     ("2 x nvme", "azure/Standard_L8s_v2", {}, "has 1 NVMe disks"),
-    ("azure/P30", "azure/Standard_D14_v2", {}, "takes no premium storage"),
+    ("azure/P30", "azure/Standard_D14_v2", {}, "does not support premium storage"),
     ("aws/gp3(10GiB)", DS14, {}, "is a disk of aws"),
     ("azure/P30", None, {"chunk_bytes": 65536}, "one disk alone is not striped"),
     ("2 x azure/P30", None, {"chunk_bytes": 5000}, "a chunk is a power of two"),

@@ -86,7 +86,7 @@ def test_it_ends_with_the_commands_code_and_leaves_nothing(lab: Lab, tmp_path: P
     assert missing.returncode == 2
     assert "there is no such program" in missing.stderr
     taken = run(lab, "--keep", str(tmp_path), "--", "true")
-    assert (taken.returncode, "something is there already" in taken.stderr) == (2, True)
+    assert (taken.returncode, "it exists already" in taken.stderr) == (2, True)
     assert lab.devices() == {}
 
 

@@ -35,7 +35,7 @@ workload:
   load: {threads: 4}
   stop: {duration: 2s}
 """
-SPOILED = "other work spoiled the rate and the median and the 99th percentile"
+SPOILED = "other programs disturbed the rate and the median and the 99th percentile"
 
 
 def rows_in(database: str, operations: str = "{read: 100%}", more: str = "") -> str:

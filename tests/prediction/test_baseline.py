@@ -64,7 +64,7 @@ def test_skill_compares_the_same_cells_and_leaves_out_what_was_in_sight() -> Non
     assert comparison.skill("p50") is None
     told = list(comparison.summary())
     assert told[0].endswith("3 cells; without a model 40 %, skill +0.75")
-    assert told[1].startswith("p50: no cell counts; in sight of a fitted value: off by 10 %")
+    assert told[1].startswith("p50: no cell counts (known when a value was fitted): off by 10 %")
 
 
 def test_what_the_latency_file_calls_fitted_does_not_count() -> None:

@@ -131,7 +131,7 @@ def test_cells_that_tell_nothing_are_named(rehearsed: Run, monkeypatch: pytest.M
     # No cell tells a parameter to a thousandth.
     monkeypatch.setattr(design, "LEAST_TOLD", 1e-3)
     experiment = here.experiment_of("azure/P30", CPUS)
-    with pytest.raises(UserError, match=rf"\({ALONE}\) tell none of the parameters"):
+    with pytest.raises(UserError, match=rf"\({ALONE}\) determine none of the parameters"):
         here.made_of(asked(), experiment, [ALONE], rehearsed, lambda *_: None)
 
 

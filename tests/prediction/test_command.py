@@ -91,7 +91,7 @@ def test_against_the_reference_calibration_rows_are_marked_and_not_counted(tmp_p
     folder = next(tmp_path.iterdir())
     reported = run("report", str(folder), "--against", "reference")
     told = " ".join(reported.stdout.split())
-    assert "Predict beside published, 1 cell: rates differ by " in told
+    assert "Predict compared with published, 1 cell: rates differ by " in told
     assert "Not counted: 1 of 2" in told
     # And the prediction itself ends with its answer.
     assert "ReadOnly" in ran.stdout.splitlines()[-4] or "one simulated run" in ran.stdout
@@ -191,9 +191,7 @@ def test_a_calibration_finds_the_parameter_that_made_the_figures(tmp_path: Path)
     )
     assert cell["ops_per_s"] == pytest.approx(measured["ops/s"], rel=0.05)
     # It is not overwritten, and too few cells or unknown parameters are refused.
-    assert (
-        "is there already, and is not overwritten" in run(*fit, "--out", str(made), code=2).stderr
-    )
+    assert "exists already and is not overwritten" in run(*fit, "--out", str(made), code=2).stderr
     few = ("calibrate", THREADS, *NONE_128, "--fit", "overhead_ns,read_cpu_ns,pause_every_requests")
     assert "3 parameters cannot be fitted on 1 cells" in run(*few, code=2).stderr
     wrong = ("calibrate", THREADS, *NONE_128, "--fit", "overhed_ns")

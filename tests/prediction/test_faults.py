@@ -63,7 +63,7 @@ def test_a_replaced_node_is_whole_after_its_delays_and_its_streams(tmp_path: Pat
     assert found.failed_operations == pytest.approx(1200, rel=0.1)
     assert found.degraded_ms["p50"] > 0
     words = in_words(found)
-    assert "GB are streamed at 50 MB/s in 42 s, bound by stream throughput (100% used)" in words
+    assert "GB are streamed at 50 MB/s in 42 s, limited by stream throughput (100% used)" in words
 
 
 def test_a_rebuild_that_outlasts_the_load_goes_on_at_its_rate(tmp_path: Path) -> None:

@@ -126,4 +126,4 @@ def test_a_rehearsal_tells_the_parameter_that_made_it(tmp_path: Path) -> None:
     # What is left is the noise of another seed.
     assert told["error_after"] < 0.5 * told["error_before"]
     refused = run(*fit, "--fit", "overhead_ns,client_read_cpu_ns", code=2).stderr
-    assert "client_read_cpu_ns: is the studies' client's; a rehearsal has its own" in refused
+    assert "client_read_cpu_ns: belongs to the studies' client; a rehearsal has its own" in refused

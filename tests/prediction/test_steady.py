@@ -127,7 +127,7 @@ def test_what_is_equal_on_credits_is_not_called_equal_alone(tmp_path: Path) -> N
     assert "aws/gp2(1000GiB): 3,000 a second all day" in words
     assert "Burst credits decide" in words
     assert "equally fast" not in words
-    assert "In the order of" not in words
+    assert "By operations a second" not in words
 
 
 def test_what_credits_lend_is_not_advised(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_what_is_not_simulated_is_not_called_equally_fast(tmp_path: Path) -> Non
     factor = 'factors: {database.settings.enable_seqscan: ["on", "off"]}\n'
     _, shown = predicted(tmp_path, POSTGRESQL.replace("CREDITS", "0%") + factor)
     words = " ".join(shown.split())
-    assert "The prediction makes no difference between" in words
+    assert "The prediction does not distinguish between" in words
     assert "equally fast" not in words
 
 
@@ -186,4 +186,4 @@ def test_cells_without_a_price_are_not_ranked_by_it_in_silence(tmp_path: Path) -
     )
     text += 'factors: {device.volume.disks: ["aws/gp3(100GiB)", "aws/gp2(100GiB)"]}\n'
     _, shown = predicted(tmp_path, text)
-    assert "no price is known of 2 of 2 cells" in " ".join(shown.split())
+    assert "no price is known for 2 of 2 cells" in " ".join(shown.split())

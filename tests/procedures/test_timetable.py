@@ -491,6 +491,6 @@ def test_a_machine_that_was_full_is_named_as_what_bound_the_recovery() -> None:
         ]
         return in_words(recovery_of(steps, [1, 2, 3, 4], [9, 9, 5, 9], 0))
 
-    assert "whole again after 7 s, bound by this machine's processors (97% used)" in told(0.97)
+    assert "whole again after 7 s, limited by this machine's processors (97% used)" in told(0.97)
     assert "processors" not in told(0.94)
     assert "processors" not in told(None)

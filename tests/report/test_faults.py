@@ -93,12 +93,12 @@ def test_which_disks_made_a_lost_node_whole_sooner(tmp_path: Path) -> None:
     (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
     told = [text for text, _ in sentences(subject.matrix)]
     why = (
-        ", because disks that are kept only wait for their next VM; an empty disk gets everything "
-        "from the other copies"
+        ", because disks that are kept only have to wait for their next VM; an empty disk receives "
+        "everything from the other copies"
     )
     assert told[:2] == [
         "copies 1: with attached n2 was whole again after 20 s (nothing streamed), with local n2 "
-        f"is never whole again: 6667 of 20000 acknowledged rows are lost{why}",
+        f"never has all its data again: 6667 of 20000 acknowledged rows are lost{why}",
         "copies 3: with attached n2 was whole again after 21 s (nothing streamed), with local n2 "
         f"was whole again after 12 min (0.082 GB streamed){why}",
     ]
@@ -121,7 +121,7 @@ def test_ways_to_move_a_node_that_took_as_long_are_told_together(tmp_path: Path)
     (subject,) = subjects_of([make_run(tmp_path, trials, title="Moved?")])
     assert sentences(subject.matrix)[0] == (
         "with DS14_v2 n2 was whole again after 12 s, with the others after 232 s to 446 s, because "
-        "the attached disks go to the next VM as they are",
+        "the attached disks move to the next VM unchanged",
         "with L8s by replacing n2 was whole again after 232 s; with L8s and D15_v2 n2 was whole "
         "again after 446 s; from the first event on; at a scale of 1/100",
     )
@@ -142,7 +142,8 @@ def test_an_invalid_trial_says_which_rows_were_lost_and_no_time(tmp_path: Path) 
         "lost; 2 of 900 reads stale at ONE; 1 rows could not be read back"
     )
     assert done == (
-        "lose n2 at 3 s, replace n2 at 5 s; no time counts, because the emulator was late on "
+        "lose n2 at 3 s, replace n2 at 5 s; its times do not count, because the emulator was "
+        "late on "
         "volume data"
     )
 

@@ -85,7 +85,7 @@ def test_the_command_makes_a_run_and_says_what_was_promised(
     ran = CliRunner().invoke(app, [*words, "--disk", "azure/P30"])
     assert ran.exit_code == 0, ran.output
     told = " ".join(ran.stdout.split())
-    assert "Promised: 5,000 IOPS, bound by disk 0 5000 IOPS: met" in told
+    assert "Promised: 5,000 IOPS, limited by disk 0 5000 IOPS: met" in told
     assert list(tmp_path.glob("disklab-runs/*measure*/report.html"))
     ran = CliRunner().invoke(app, words)
     assert "add --disk, such as azure/P30" in str(ran.exception)

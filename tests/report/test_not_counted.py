@@ -35,5 +35,5 @@ def test_the_reason_is_that_of_the_cells_and_not_that_they_were_fitted(
         matched=[SimpleNamespace(not_counted=reason) for reason in reasons],
     )
     (finding,) = findings_between(cast(Comparison, comparison))
-    assert finding.text.startswith("predict beside published: no cell counts as an error")
+    assert finding.text.startswith("predict compared with published: no cell counts as an error")
     assert finding.text.endswith(words)

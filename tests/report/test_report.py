@@ -53,7 +53,7 @@ def test_the_verdict_says_difference_no_difference_and_cannot_tell(demo: Run) ->
 def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
     findings = [finding for _, finding in Report.of([demo]).said]
     (slower,) = (one for one in findings if "2.0 times the reads" in one.text)
-    assert "“attached, None” was held by the VM's uncached 768 MB/s" in slower.reason
+    assert "“attached, None” was limited by the VM's uncached 768 MB/s" in slower.reason
     cached = (
         "98\N{NO-BREAK SPACE}% of the reads of “attached, ReadOnly” came from the host's own SSD"
     )
@@ -245,17 +245,17 @@ def test_a_wrong_against_and_an_unknown_experiment_have_a_way_out(
 def test_a_disk_without_a_limit_in_the_way_binds_by_its_latency() -> None:
     found = Why("data latency", 0.92, None, None, None, None, None)
     assert found.phrases() == [
-        "bound by the latency of data: 92\N{NO-BREAK SPACE}% of an operation's time"
+        "limited by the latency of data: 92\N{NO-BREAK SPACE}% of an operation's time"
     ]
 
 
 @pytest.mark.parametrize(
     ("utilisation", "told"),
     [
-        (None, "bound by disk IOPS"),
-        (0.87, "bound by disk IOPS (87 % used)"),
-        (1.02, "bound by disk IOPS (100 % used)"),
-        (3.1, "bound by disk IOPS (burst, 3.1 x its baseline)"),
+        (None, "limited by disk IOPS"),
+        (0.87, "limited by disk IOPS (87 % used)"),
+        (1.02, "limited by disk IOPS (100 % used)"),
+        (3.1, "limited by disk IOPS (burst to 3.1 times its baseline)"),
     ],
 )
 def test_more_than_a_baseline_is_called_a_burst(utilisation: float | None, told: str) -> None:

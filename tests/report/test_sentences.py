@@ -118,7 +118,7 @@ def test_what_cannot_carry_the_offered_rate_says_what_it_does(tmp_path: Path) ->
         "P30 x 4 cannot carry 25,000 operations a second: it does 18,200 (73 %). NVMe carries "
         "them, 99th percentile "
     )
-    assert reason == "P30 x 4 was held by read slots (100 % used)"
+    assert reason == "P30 x 4 was limited by read slots (100 % used)"
     # It is not ranked by a price per operation either.
     prices = tables.prices(report.subjects[0])
     assert prices is not None
@@ -137,12 +137,12 @@ def test_three_candidates_are_put_in_order(tmp_path: Path) -> None:
         of("Ultra", 10_000, load, price=7279.0),
     ]
     text = report_of(tmp_path / "open", *trials).headline[0][1].text
-    order = [text.index(name) for name in ("price", "v2 (", "P30 (", "Ultra (", "not by E30")]
+    order = [text.index(name) for name in ("cheapest", "v2 (", "P30 (", "Ultra (", "not by E30")]
     assert order == sorted(order)
     assert "$3,035 a month" in text
     closed = [of(name, rate) for name, rate in (("a", 1000), ("b", 3000), ("c", 2000))]
     text = report_of(tmp_path / "closed", *closed).headline[0][1].text
-    assert text == "In the order of reads a second: b (3,000), c (2,000), a (1,000)"
+    assert text == "By reads a second: b (3,000), c (2,000), a (1,000)"
 
 
 def paced(rate: float) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_candidates_that_keep_to_a_ceiling_differ_by_their_latency(tmp_path: Pat
     assert text.startswith("A does at least 2.0 times the reads of b (5,000 against 2,500")
     more = [of("c", 5000, paced(5000), tail=1.0)]
     text = report_of(tmp_path / "three", *held, *more, below[1]).headline[0][1].text
-    assert text.startswith("5,000 operations a second are carried, in the order of p99, by")
+    assert text.startswith("5,000 operations a second can be carried by these, the fastest first:")
 
 
 def test_neither_carries_the_offered_rate(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_one_or_two_repeats_say_what_they_saw_and_do_not_decide(
 ) -> None:
     report = report_of(tmp_path, of("a", 1000), of("b", 2000), repeats=repeats, seconds=60)
     text, reason = told(report)
-    count = "one repeat alone" if repeats == 1 else "two repeats alone"
+    count = "a single repeat" if repeats == 1 else "only two repeats"
     assert text == (
         f"Cannot tell yet from {count}, in which b does 2.0 times the reads of a "
         "(2,000 against 1,000 a second)"
@@ -242,7 +242,7 @@ def test_outside_the_calibrated_range_is_a_sketch(tmp_path: Path) -> None:
     report = report_of(tmp_path, of("a", 1, more), of("b", 2, more), mode="predict", repeats=1)
     (_, sketch), *_ = report.below
     assert sketch.text == (
-        "Take this as a sketch: no run like it was measured: rows of 170 bytes (measured: 4090)"
+        "Take this as a sketch: nothing like it was measured: rows of 170 bytes (measured: 4090)"
     )
 
 
@@ -300,7 +300,7 @@ def test_quick_beside_full_and_other_settings_are_said(tmp_path: Path) -> None:
         runs.append(Run.open(made.folder))
     _, reason = told(Report.of(runs))
     assert "The first was simulated at full fidelity, the second at quick" in reason
-    assert "other settings: cluster.volumes.data.iops 20,000 against 40,000" in reason
+    assert "different settings: cluster.volumes.data.iops 20,000 against 40,000" in reason
 
 
 def test_no_name_of_a_parameter_is_in_a_sentence() -> None:

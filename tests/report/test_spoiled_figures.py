@@ -30,7 +30,7 @@ def test_the_first_line_says_which_figure_does_not_count(tmp_path: Path) -> None
     report = Report.of([run_of(tmp_path, TAIL)])
     first, *rest = first_lines(report)
     assert first == (
-        "No answer on the 99th percentile of P10: other work on this machine spoiled that"
+        "No answer on the 99th percentile of P10: other work on this machine disturbed it"
     )
     ((_, finding),) = report.headline
     assert finding.reason == TAIL["tail"]

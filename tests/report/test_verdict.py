@@ -231,7 +231,7 @@ def test_a_sentence_on_several_levels_says_how_surely_all_hold_at_once() -> None
     told = wording.basis_of([three] * 4).replace(wording.SPACE, " ")
     assert told == "90 % interval, 3 repeats; all 4 at once: 60 % at least"
     many = wording.basis_of([three] * 6).replace(wording.SPACE, " ")
-    assert many == "90 % interval, 3 repeats; each for itself, not all 6 at once"
+    assert many == "90 % interval, 3 repeats; each by itself, not all 6 at once"
 
 
 def test_of_many_repeats_the_normal_distribution_gives_the_same_interval(

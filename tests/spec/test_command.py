@@ -55,7 +55,7 @@ def test_check_tells_every_problem_of_every_file(tmp_path: Path) -> None:
     ran = run("check", str(one), str(other), "experiments/azure-local-disks.yaml", code=2)
     assert "azure-local-disks.yaml: 12 trials" in ran.stdout
     for message in (
-        f"error: {one}:2: workload.operations.read: 100: a share lies between 0 % and 100 %; write",
+        f"error: {one}:2: workload.operations.read: 100: a share is between 0 % and 100 %; write",
         f"error: {one}:3: clustr: clustr: there is no such key; did you mean cluster?",
         f"error: {other}:1: title: [x]: is one word, not a list or mapping; write one value",
         f"error: {other}:1: workload: (missing): is needed; add it",

@@ -108,7 +108,7 @@ def test_the_base_is_right() -> None:
         ("rows: 10M,", "rows: 10M, fill: 30%,", "a data set has either rows or fill"),
         ("  load: {threads: 128}\n", "", "workload.load: (missing): is needed: threads (closed"),
         ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),
-        ("factor: 1,", "factor: 5,", "5: each copy lies on a node of its own, and the cluster has"),
+        ("factor: 1,", "factor: 5,", "5: each copy is on a node of its own, and the cluster has"),
         ("QUORUM}", "THREE}", "database.consistency: THREE: THREE waits for 3 copies, and there"),
         (
             "QUORUM}",
@@ -128,7 +128,11 @@ def test_the_base_is_right() -> None:
         ("database:", "device: {vm: x}\ndatabase:", "device.volume: (missing): is needed"),
         # factors
         ("[None, ReadOnly]", "[]", "x.yaml:15: factors.cluster.volumes.data.caching: []: a factor"),
-        ("[None, ReadOnly]", "[None, None]", "None: each level stands once; remove one of them"),
+        (
+            "[None, ReadOnly]",
+            "[None, None]",
+            "None: each level may appear only once; remove one of them",
+        ),
         ("[None, ReadOnly]", "[None, ReadOnyl]", "x.yaml:15: cluster.volumes.data.caching: ReadO"),
         ("volumes.data.caching", "volumes.date.caching", "date: a level patches what the baseline"),
         ("volumes.data.caching", "volume.data.caching", "volume: there is no such key; did you"),

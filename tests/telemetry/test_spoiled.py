@@ -26,7 +26,9 @@ def test_what_waits_for_a_processor_most_of_the_time_counts_for_nothing() -> Non
     found = marks([Wait(CPU, 8.0, 4.0)], 2_000.0, 8.0, 45.0, achieved=False)
     assert set(found) == {"rate", "median", "tail"}
     (text,) = in_words(found)
-    assert text.startswith("other work spoiled the rate and the median and the 99th percentile")
+    assert text.startswith(
+        "other programs disturbed the rate and the median and the 99th percentile"
+    )
     assert "50% of their time" in text
 
 

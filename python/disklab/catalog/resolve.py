@@ -157,7 +157,7 @@ def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | Non
     if name.partition("/")[0] in {"aws", "azure"}:
         add += ", which `disklab catalog --sizes LIST` makes of the vendor's own list"
     way_out = f"{near or '`disklab catalog` lists all sizes;'} {add}"
-    raise UserError(Problem(places.vm, repr(name), "no such VM size in the catalogue", way_out))
+    raise UserError(Problem(places.vm, repr(name), "the catalogue has no such VM size", way_out))
 
 
 def _neighbours(catalog: Catalog, name: str) -> str:
@@ -378,7 +378,7 @@ def _local_bytes(vm: VmEntry, name: str) -> int:
 
 def _scale_problems(asked: _Asked) -> Iterator[Problem]:
     if not 0 < asked.host.scale <= 1:
-        rule = "a scale shrinks: it lies above 0 and is at most 1"
+        rule = "a scale shrinks: it is above 0 and at most 1"
         yield Problem(asked.places.scale, str(asked.host.scale), rule, "write for example 1/100")
 
 
@@ -399,7 +399,7 @@ def _vm_problems(asked: _Asked) -> Iterator[Problem]:
         return
     entry = asked.disks.entry
     if entry.family.needs_premium_storage and not vm.series.premium_storage:
-        rule = f"{vm.name} takes no premium storage ({source})"
+        rule = f"{vm.name} does not support premium storage ({source})"
         able = sorted(v.name for v in catalog.vms.values() if v.series.premium_storage)
         near = did_you_mean(vm.name.replace("_v", "s_v"), able, f"choose one such as {able[0]}")
         yield Problem(places.vm, repr(vm.name), rule, f"{near} or use a Standard SSD")
@@ -443,7 +443,7 @@ def _caching_problems(asked: _Asked) -> Iterator[Problem]:
     place, value = places.caching, asked.volume.caching
     none = f"use {_written(places.caching, 'None')}"
     if not isinstance(disks, Provisioned):
-        rule = f"{asked.expression.name!r} lies on the host itself, with no host cache before it"
+        rule = f"{asked.expression.name!r} is on the host itself, so it has no host cache"
         yield Problem(place, value, rule, none)
         return
     entry = disks.entry

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Candidates = Annotated[
     str,
     typer.Option(
-        help="Choose among these only: parts of names of disks and VM sizes, with commas, "
+        help="Consider only these: parts of the names of disks and VM sizes, separated by commas, "
         "such as P30,PremiumV2,nvme,E16.",
         metavar="NAME,...",
         show_default="the whole catalogue",
@@ -66,11 +66,11 @@ Candidates = Annotated[
 ]
 Region = Annotated[
     str | None,
-    typer.Option(help="Region of the prices.", metavar="REGION", show_default="by cloud"),
+    typer.Option(help="Region whose prices are used.", metavar="REGION", show_default="by cloud"),
 ]
 Terms = Annotated[
     PriceTerms,
-    typer.Option(help="How VMs are bought; `disklab prices` brings more than pay-as-you-go."),
+    typer.Option(help="How VMs are bought; `disklab prices` adds terms other than pay-as-you-go."),
 ]
 Write = Annotated[
     Path | None,
@@ -87,18 +87,18 @@ Everything = Annotated[
 Html = Annotated[
     Path | None,
     typer.Option(
-        help="Write the advice as a page too: objective and prices can be edited in it.",
+        help="Also write the advice as a page on which requirements and prices can be edited.",
         metavar="FILE",
     ),
 ]
 Bands = Annotated[
     bool | None,
-    typer.Option(help="80 % bands on the finalists.", show_default="where that takes seconds"),
+    typer.Option(help="80 % bands for the finalists.", show_default="where that takes seconds"),
 ]
 OfTime = Annotated[
     str | None,
     typer.Option(
-        help="The share of a year's minutes that keep the latencies, disk weather and all.",
+        help="The share of a year's minutes that must meet the latencies, disk weather included.",
         metavar="99.9%",
     ),
 ]

@@ -33,7 +33,7 @@ FileArgument = Annotated[
     typer.Argument(
         metavar="EXPERIMENT",
         help="Experiment file with `require:`, or the name of one that comes with disklab. "
-        "Without it --data, --reads, --writes and --p99 ask.",
+        "Without a file, give --data, --reads, --writes and --p99.",
         show_default=False,
         callback=_named,
         autocompletion=bundled_names,
@@ -80,13 +80,13 @@ Version = Annotated[
 ]
 Commits = Annotated[
     float | None,
-    a_second("Commits a second, where each has several of the writes; of databases with SQL."),
+    a_second("Commits a second, if each contains several of the writes; for SQL databases."),
 ]
 ServerCopies = Annotated[
     int | None,
     typer.Option(
         "--copies",
-        help="Copies of each row; of a database with SQL servers that have all rows each.",
+        help="Copies of each row; for a SQL database, servers that each have all rows.",
         min=1,
         max=9,
         show_default="3, at most one a node; SQL: 1",
@@ -94,13 +94,13 @@ ServerCopies = Annotated[
 ]
 HeadRoom = Annotated[
     float | None,
-    typer.Option(help="This many percent more must be possible.", min=0, show_default="30"),
+    typer.Option(help="How many percent more load must be possible.", min=0, show_default="30"),
 ]
 Growth = Annotated[
     float | None,
     typer.Option(
-        help="By how many percent the data grow: then they fill at most 70 % of the disks; 0: the "
-        "disks hold them and no more.",
+        help="By how many percent the data grow; they then fill at most 70 % of the disks. 0: the "
+        "disks just hold today's data.",
         min=0,
         max=1000,
         show_default="30",
@@ -132,7 +132,7 @@ Durable = Annotated[
     bool | None,
     typer.Option(
         "--durable/--may-be-lost",
-        help="Data must survive even all VMs stopped at once; or they may be lost with one VM.",
+        help="Data must survive even if all VMs are stopped at once; or may be lost with one VM.",
         show_default="no data are lost with one VM",
     ),
 ]
@@ -146,12 +146,12 @@ Cloud = Annotated[
 
 P95 = Annotated[float | None, in_ms("Required: 95 of 100 answers within")]
 P999 = Annotated[float | None, in_ms("Required: 999 of 1000 answers within")]
-StorageP99 = Annotated[float | None, in_ms("Required: storage takes of p99 at most")]
+StorageP99 = Annotated[float | None, in_ms("Required: storage's share of p99 is at most")]
 State = Annotated[
     Literal["steady", "cold", "rested"] | None,
     typer.Option(
-        help="steady: caches warm, burst credits spent, as all day; cold: caches empty, as after a "
-        "restart; rested: burst credits full.",
+        help="steady: caches warm and burst credits spent, as in continuous use; cold: caches "
+        "empty, as after a restart; rested: burst credits full.",
         show_default="steady",
     ),
 ]

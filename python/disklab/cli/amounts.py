@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Simulate on a Ray cluster (ray://HOST) or hosts of ssh (HOST,USER@HOST).",
+        help="Simulate on a Ray cluster (ray://HOST) or on hosts over SSH (HOST,USER@HOST).",
         metavar="WHERE",
     ),
 ]
@@ -137,8 +137,10 @@ def scale_of(text: str | None) -> Fraction | None:
 
 # Options of all commands that simulate.
 
-Seed = Annotated[int, typer.Option(help="Start of every random stream.", min=0)]
-Jobs = Annotated[int | None, typer.Option(help="Cells at a time; one a core by default.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+Jobs = Annotated[
+    int | None, typer.Option(help="Cells simulated at a time; one per core by default.", min=1)
+]
 FidelityOption = Annotated[
     str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
 ]

@@ -136,13 +136,12 @@ def exit_codes(name: str) -> str:
     if name == "run":
         return (
             f"Exit codes: the command's own; {OVER_BUDGET} it did more than its budget or base; 1 "
-            "disklab failed; 2 a mistake in what was given."
+            "disklab failed; 2 a mistake in the command or a file."
         )
     failed = f"it failed, or {NOT_DONE[name]}" if name in NOT_DONE else "it failed"
-    judged = "with --check 3 a promise is missed, 4 nobody can tell; " if name in JUDGED else ""
-    return (
-        f"Exit codes: 0 done; 1 {failed}; 2 a mistake in what was given; {judged}130 interrupted."
-    )
+    judged = "with --check 3 a requirement is missed, 4 cannot tell; " if name in JUDGED else ""
+    mistake = "2 a mistake in the command or a file"
+    return f"Exit codes: 0 done; 1 {failed}; {mistake}; {judged}130 interrupted."
 
 
 def tell_exit_codes(command: Any, name: str) -> None:

@@ -152,7 +152,9 @@ Stripe = Annotated[
     str | None, typer.Option(help="Chunk of a stripe of several disks; 64KiB by default.")
 ]
 Size = Annotated[str | None, typer.Option(help="Cut the device to this size; limits stay.")]
-LatencyOption = Annotated[str | None, typer.Option(help="Latency of another date, such as 2022.")]
+LatencyOption = Annotated[
+    str | None, typer.Option(help="Latency as measured in another year, such as 2022.")
+]
 FilesystemOption = Annotated[
     Literal["xfs", "ext4"] | None, typer.Option(help="Make this file system on it.")
 ]
@@ -163,9 +165,9 @@ ReadAhead = Annotated[str | None, typer.Option(help="Read-ahead of the kernel, s
 Memory = Annotated[
     bool, typer.Option("--memory", help="Keep the data in memory; gone after detach.")
 ]
-Preallocate = Annotated[bool, typer.Option("--preallocate", help="Take all the space at once.")]
+Preallocate = Annotated[bool, typer.Option("--preallocate", help="Allocate all the space at once.")]
 Reformat = Annotated[
-    bool, typer.Option("--reformat", help="Lose the data of an earlier attach of this name.")
+    bool, typer.Option("--reformat", help="Discard the data of an earlier disk of this name.")
 ]
 HostCacheSize = Annotated[
     str | None, typer.Option(help="Size of the host cache, where none is published.")
@@ -181,11 +183,11 @@ Transport = Annotated[
 WeatherOption = Annotated[
     str | None,
     typer.Option(
-        help="Then let it have this disk's weather: a compressed year, until it is over or Ctrl-C.",
+        help="Then give it the weather of this disk: a compressed year, or until Ctrl-C.",
         metavar="DISKS",
     ),
 ]
-WeatherSeed = Annotated[int, typer.Option("--seed", help="Of the weather.", min=0)]
+WeatherSeed = Annotated[int, typer.Option("--seed", help="Seed of the weather.", min=0)]
 YearIn = Annotated[str, typer.Option(help="How long the compressed year takes.")]
 
 

@@ -57,7 +57,7 @@ def calibrate_here(  # noqa: PLR0913 - as the command has them
     from disklab.privilege.probing import look_by  # noqa: PLC0415
 
     if out is None:
-        rule = "a calibration of this machine takes minutes, and is of use as a file alone"
+        rule = "a calibration of this machine takes minutes and is only useful as a file"
         raise UserError(Problem("--out", "(nothing)", rule, "name one: --out here.yaml"))
     progress = notes()
     say = partial(progress.print, style="dim", markup=False)
@@ -80,7 +80,7 @@ def calibrate_here(  # noqa: PLR0913 - as the command has them
 def print_made(made: Made, start: Calibration) -> None:
     """Print the choice, the parameters and what is known of them, and the check."""
     shown = console()
-    shown.print(f"cells, the most telling first: {'; '.join(made.chosen)}", markup=False)
+    shown.print(f"cells, the most informative first: {'; '.join(made.chosen)}", markup=False)
     if made.probed is not None:
         seen, owed = made.probed.seen_ns / 1000, made.probed.owed_ns / 1000
         line = f"probe: a 4 KiB read takes {seen:,.0f} us in the median, the disk owes {owed:,.0f}"
@@ -105,11 +105,11 @@ def print_made(made: Made, start: Calibration) -> None:
 def words_of(made: Made, name: str) -> str:
     """Return how well a parameter is known, in words."""
     (one,) = (known for known in made.known if known.name == name)
-    measured = "as the server's processes told" if name in made.measured else "as it was"
+    measured = "as the server's processes reported" if name in made.measured else "as it was"
     if one.like:
-        found = f"not told apart from {one.like}"
+        found = f"cannot be separated from {one.like}"
     elif one.within is None:
-        found = "not told by these cells"
+        found = "not determined by these cells"
     else:
         return f"a factor of {one.within:.2f}, in eight cases of ten"
     return f"{found}: {measured}"
@@ -131,7 +131,7 @@ def print_check(check: Check) -> None:
     shown = console()
     shown.print(table)
     old, new = (median_error(check, one) for one in (check.before, check.after))
-    verdict = "nearer" if new < old else "no nearer: keep the package's"
+    verdict = "nearer" if new < old else "no closer: keep the package's"
     shown.print(
         f"held out, in the median: {old:.0%} with the package's calibration, {new:.0%} with "
         f"this one: {verdict}",
@@ -178,7 +178,7 @@ def as_object(made: Made, start: Calibration, out: Path) -> dict[str, object]:
 
 
 Here = Annotated[
-    bool, typer.Option("--here", help="Rehearse a short plan on this machine, and fit on it.")
+    bool, typer.Option("--here", help="Rehearse a short plan on this machine, and fit to it.")
 ]
 DisksHere = Annotated[
     str, typer.Option(help="With --here: disks that are emulated for it.", metavar="DISKS")
@@ -197,7 +197,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
     fit: Annotated[
         str | None,
         typer.Option(
-            help="Parameters with commas; those marked fitted by default.", metavar="LIST"
+            help="Parameters, separated by commas; by default those marked as fitted.",
+            metavar="LIST",
         ),
     ] = None,
     only: Only = None,
@@ -235,7 +236,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     start = read_calibration(calibration) if calibration else package_calibration("cassandra")
     if out is not None and out.exists():
-        rule = "is there already, and is not overwritten"
+        rule = "exists already and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "name another file"))
     options = Options(seed=seed, workers=jobs, fidelity=fidelity_of(fidelity))
     if here:
@@ -400,7 +401,7 @@ def print_fit(fitted: Fit, start: Calibration) -> None:
         f"in {fitted.evaluations} evaluations of {len(fitted.cells)} cells"
     )
     for name in fitted.at_bound:
-        out.print(f"{name} ended at its bound: these cells do not tell it")
+        out.print(f"{name} ended at its limit: these cells do not determine it")
     if any(cell.rehearsed for cell in fitted.cells):
         out.print(
             "rehearsed cells: simulated as they were rehearsed, at their scale; times of CPU are "

@@ -110,12 +110,14 @@ CatalogFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--catalog",
-        help="A file with more disks and VM sizes, beside $DISKLAB_CATALOG.",
+        help="A file with more disks and VM sizes, in addition to $DISKLAB_CATALOG.",
         show_default=False,
     ),
 ]
 
-Stale = Annotated[bool, typer.Option("--stale", help="As --check, and facts are old after a year.")]
+Stale = Annotated[
+    bool, typer.Option("--stale", help="Like --check, but facts count as old after a year.")
+]
 SizesList = Annotated[
     Path | None,
     typer.Option(
@@ -136,7 +138,8 @@ VolumesList = Annotated[
 Check = Annotated[
     bool,
     typer.Option(
-        "--check", help="Name what is assumed, old, undated or has no price. Ends with 0."
+        "--check",
+        help="List what is assumed, old, undated or without a price. Always exits with 0.",
     ),
 ]
 SizesOut = Annotated[Path, typer.Option(help="The file that --sizes writes.", metavar="FILE")]
@@ -227,7 +230,7 @@ def _import_sizes(known: Catalog, path: Path, out: Path) -> None:
         head = "# Written by `disklab catalog --sizes`. Use it by DISKLAB_CATALOG=FILE.\n"
         write_new(out, head + text)
     console().print(
-        f"{count:,} sizes written to {out}; {sizes.known:,} are in the catalogue already, of "
+        f"{count:,} sizes written to {out}; {sizes.known:,} are in the catalogue already; for "
         f"{sizes.without_limits:,} the list states no limit",
         markup=False,
     )
@@ -260,7 +263,7 @@ def _check(known: Catalog, word: str | None, fact_days: int, *, json: bool) -> N
         table.add_row(one.of, one.fact, one.kind, one.date, ", ".join(one.source))
     console().print(table)
     counted = Counter(one.kind for one in found)
-    told = ", ".join(f"{count} {kind}" for kind, count in counted.items()) or "nothing to doubt"
+    told = ", ".join(f"{count} {kind}" for kind, count in counted.items()) or "nothing to report"
     console().print(
         f"\n{told}. assumed: no source states it; inferred: taken from another size or page; old: "
         f"a fact of more than {fact_days // YEAR_DAYS} years, a price of more than one; missing: "
@@ -404,7 +407,7 @@ def prices(
     [bold]DISKLAB_CATALOG=eastus.yaml disklab advise FILE --terms reserved-1y[/bold]
     """
     if out.exists():
-        rule = "is there already, and nothing is written over"
+        rule = "exists already and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
     catalog = load_catalog()
     lists = [(path, read(path, catalog, region or ())) for path in files]

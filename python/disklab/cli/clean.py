@@ -17,11 +17,11 @@ from disklab.hosts.places import Places
 
 def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     everything: Annotated[
-        bool, typer.Option("--all", help="Healthy hosts too, in use or not.")
+        bool, typer.Option("--all", help="Also healthy hosts, in use or not.")
     ] = False,
     host: Annotated[str | None, typer.Option(help="Only this emulated host.")] = None,
     data: Annotated[
-        bool, typer.Option("--data", help="Remove the data of hosts that are gone as well.")
+        bool, typer.Option("--data", help="Also remove the data of hosts that no longer exist.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be removed.")
@@ -29,13 +29,14 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     cloud: Annotated[
         bool,
         typer.Option(
-            "--cloud", help="Only what runs left in a cloud; with --all also what was to be kept."
+            "--cloud",
+            help="Only what runs left in a cloud; with --all, also what was meant to stay.",
         ),
     ] = False,
     forget: Annotated[
         str | None,
         typer.Option(
-            help="Only give up what measurements left on this host, which is gone for good."
+            help="Only forget what measurements left on this host, which no longer exists."
         ),
     ] = None,
     json: Json = False,
@@ -76,7 +77,7 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     else:
         _show(removed, kept, dry_run=dry_run, quiet=bool(measured))
     if not all(one.done for one in removed) or not all(fine for _, fine in measured):
-        gone = "; --forget HOST gives up a host that is gone for good" if measured else ""
+        gone = "; --forget HOST forgets a host that no longer exists" if measured else ""
         again = "see above, and run `disklab clean` again later"
         raise MachineError(f"something is left; {again}{gone}")
 
@@ -89,9 +90,9 @@ def _show(removed: list[Removed], kept: Kept, *, dry_run: bool, quiet: bool) -> 
         word = verb if one.done else "could not remove"
         out.print(f"{word} {one.kind} {one.what} of host {one.host}{note}", markup=False)
     for name in kept.healthy:
-        out.print(f"host {name} runs and stays; --all removes it", markup=False)
+        out.print(f"host {name} is running and stays; --all removes it", markup=False)
     for path in kept.data:
-        out.print(f"data stay in {path}", markup=False)
+        out.print(f"data are kept in {path}", markup=False)
     for left in kept.foreign:
         out.print(f"left alone {left.what}: {left.why}", markup=False)
     if not removed and not quiet:

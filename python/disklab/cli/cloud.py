@@ -14,14 +14,12 @@ from disklab.cli.output import notes, print_json
 from disklab.errors import Problem, UserError
 from disklab.probe.run import Request, plan_of
 
-clouds = typer.Typer(
-    no_args_is_help=True, help="Show what a cloud would be asked for to make hosts."
-)
+clouds = typer.Typer(no_args_is_help=True, help="Show what disklab would ask a cloud for.")
 
 
 @clouds.callback()
 def _cloud() -> None:
-    """Show what a cloud would be asked for to make hosts."""
+    """Show what disklab would ask a cloud for."""
 
 
 @clouds.command()

@@ -78,17 +78,17 @@ MaxUsd = Annotated[
 SshFrom = Annotated[
     str | None,
     typer.Option(
-        "--ssh-from", help="The only address that is let in: your public one.", metavar="ADDRESS"
+        "--ssh-from", help="The only address that may connect: your public one.", metavar="ADDRESS"
     ),
 ]
 KeepUntil = Annotated[
     str | None,
-    typer.Option("--keep-until", help="Let the hosts stay until then (UTC).", metavar="HH:MM"),
+    typer.Option("--keep-until", help="Keep the hosts until this time (UTC).", metavar="HH:MM"),
 ]
 Subscription = Annotated[
     str | None,
     typer.Option(
-        help="Whose; Azure: that of `az account show` by default. AWS: the login must be its.",
+        help="The account. Azure: by default that of `az account show`. AWS: the login's own.",
         metavar="ID",
     ),
 ]
@@ -158,7 +158,7 @@ class CloudOptions:
 
 def _why_not_from(given: str | None) -> str | None:
     if given is None:
-        return "nobody is let into the hosts from everywhere"
+        return "hosts are never open to every address"
     try:
         network = ipaddress.ip_network(given, strict=False)
     except ValueError:

@@ -223,7 +223,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
 
 @app.command(
-    help="Break a volume, or mend it.\n\n"
+    help="Make a volume fail, or repair it.\n\n"
     + "\n\n".join(f"[bold]{kind}[/bold]: {meaning}." for kind, meaning in changes.FAULTS.items())
     + "\n\nExamples: [bold]disklab disk fail data slow 10x[/bold], "
     "[bold]disklab disk fail data recover[/bold]"
@@ -247,7 +247,7 @@ def fail(  # noqa: PLR0913, PLR0917 - each option is a parameter
     host: HostOption = None,
     json: Json = False,
 ) -> None:
-    """Break a volume, or mend it."""
+    """Make a volume fail, or repair it."""
     wanted = changes.fault_of(fault, value, disk)
     broken: Named = perform(root_part(), Fail(volume, host, fault, value, disk))
     if json:
@@ -276,4 +276,4 @@ def detach(
         return
     console().print(f"{gone.volume} is detached")
     for path in gone.kept:
-        console().print(f"its data stay in {path}", markup=False)
+        console().print(f"its data are kept in {path}", markup=False)

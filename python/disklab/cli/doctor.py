@@ -24,10 +24,10 @@ from disklab.hosts.places import Places
 def doctor(
     disk: Annotated[
         str | None,
-        typer.Argument(metavar="[DISK]", help="Say it of one disk, such as azure/P30."),
+        typer.Argument(metavar="[DISK]", help="Check only this disk, such as azure/P30."),
     ] = None,
     no_measure: Annotated[
-        bool, typer.Option("--no-measure", help="Look only; do not measure the machine.")
+        bool, typer.Option("--no-measure", help="Only look; do not measure the machine.")
     ] = False,
     files: CatalogFiles = None,
     json: Json = False,
@@ -44,7 +44,7 @@ def doctor(
     known = loaded(files)
     if disk is not None and disk not in (names := known.disk_names()):
         way_out = did_you_mean(disk, names, "`disklab catalog` lists all disks")
-        raise UserError(Problem("DISK", disk, "no such disk in the catalogue", way_out))
+        raise UserError(Problem("DISK", disk, "the catalogue has no such disk", way_out))
     checks = [*examination.checks(places)]
     checks += [check for record in records() for check in record.checks()]
     able = all(check.ok for check in checks if check.required)

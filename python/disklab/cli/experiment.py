@@ -33,7 +33,7 @@ TimeDilation = Annotated[
         "--time-dilation",
         help="Seconds here for each second of the described system; 1: no slow motion.",
         metavar="N",
-        show_default="as the CPUs ask for",
+        show_default="as the CPUs require",
     ),
 ]
 Only = Annotated[

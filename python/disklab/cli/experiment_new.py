@@ -47,7 +47,7 @@ Disks = Annotated[
     typer.Option(
         "--disks",
         help="Disks of the data volume, such as 'azure/P30', '4 x azure/P30' or local. "
-        "Given several times they are compared.",
+        "If given several times, they are compared.",
         autocompletion=disk_names,
         show_default=False,
     ),
@@ -61,7 +61,7 @@ DatabaseOption = Annotated[
 CachingOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="None, ReadOnly or ReadWrite. Given several times they are compared.",
+        help="None, ReadOnly or ReadWrite. If given several times, they are compared.",
         show_default="None",
     ),
 ]
@@ -83,7 +83,7 @@ Reads = Annotated[
     float | None, typer.Option(help="Reads among the operations, in percent.", show_default="80")
 ]
 Threads = Annotated[
-    int | None, typer.Option(help="Operations under way at a time.", min=1, show_default="128")
+    int | None, typer.Option(help="Operations in flight at a time.", min=1, show_default="128")
 ]
 Rate = Annotated[
     float | None,
@@ -138,7 +138,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     [bold]disklab experiment new mine.yaml --disks nvme --disks '4 x azure/P30' --data 500GB[/bold]
     """
     if os.path.exists(file):
-        rule = "is there already, and nothing is written over"
+        rule = "exists already and is not overwritten"
         raise UserError(Problem("FILE", str(file), rule, "choose another name"))
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
     stored = database
@@ -338,7 +338,7 @@ def disks_of(text: str) -> list[str]:
         name = parse_disks(one, "--disks").name
         if name not in known:
             way_out = did_you_mean(name, known, "`disklab catalog` lists all disks")
-            raise UserError(Problem("--disks", one, "no such disk in the catalogue", way_out))
+            raise UserError(Problem("--disks", one, "the catalogue has no such disk", way_out))
     return several(text)
 
 

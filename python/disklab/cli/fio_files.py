@@ -82,7 +82,7 @@ def as_experiment(
         yield path
         return
     if not disks:
-        rule = "a job file does not say which disk it is asked of"
+        rule = "a job file does not say which disk it is for"
         raise UserError(Problem(str(path), "(no disk)", rule, "add --disk, such as azure/P30"))
     text = experiment_text(path, On(tuple(disks), vm or large_vm(disks[0]), caching or "None"))
     if write is not None:
@@ -99,7 +99,7 @@ def large_vm(disks: str) -> str:
     """Return a VM of the disk's cloud that leaves the decision to the disk."""
     cloud = disks.rpartition("x ")[2].strip().partition("/")[0]
     if cloud not in LARGE_VMS:
-        rule = "its cloud has no VM that disklab would take by itself"
+        rule = "disklab has no default VM for its cloud"
         raise UserError(Problem("--vm", disks, rule, "name the VM"))
     notes().print(f"on {LARGE_VMS[cloud]}; --vm names yours", markup=False)
     return LARGE_VMS[cloud]
@@ -141,9 +141,12 @@ def beside_its_promise(result: TrialResult) -> str:
     measured = f"{f'{name}: ' if name else ''}{'; '.join(parts)}"
     promised, verdict = more.get("promise"), more.get("verdict")
     if not promised or not verdict:
-        why = "; ".join(result.warnings) or "not held against the disk: it is not asked alone"
+        why = (
+            "; ".join(result.warnings)
+            or "not compared with the disk's promise: it does not run alone"
+        )
         return f"{measured}. {why}"
-    owed = f"{wording.rate(promised['ops_per_s'])} IOPS, bound by {promised['bound_by']}"
+    owed = f"{wording.rate(promised['ops_per_s'])} IOPS, limited by {promised['bound_by']}"
     return f"{measured}. Promised: {owed}: {verdict['outcome']}"
 
 
@@ -154,11 +157,11 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
     experiment: ExperimentFile,
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="OUTPUT.JSON...", help="Of yugabyte/tpcc, one a repeat."),
+        typer.Argument(metavar="OUTPUT.JSON...", help="Results of yugabyte/tpcc, one per repeat."),
     ],
     only: Only = None,
     into: Annotated[
-        str | None, typer.Option(help="An imported run that gets them too.", metavar="RUN")
+        str | None, typer.Option(help="An imported run to add them to.", metavar="RUN")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
     json: Json = False,

@@ -15,10 +15,15 @@ from disklab.errors import Problem, UserError
 from disklab.kits import KitFolder, chosen, kit_named, name_kit, name_program, shipped
 from disklab.kits.schema import Kit
 
-app = typer.Typer(no_args_is_help=True, help="Databases that are a file: list, check, new, try.")
+app = typer.Typer(
+    no_args_is_help=True, help="Databases described by a file: list, check, new, try."
+)
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A kit file, or the name of a kit that comes along.")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A kit file, or the name of a kit that comes with disklab."
+    ),
 ]
 KitFile = Annotated[
     Path | None,
@@ -69,10 +74,10 @@ def check(file: File) -> None:
     if not any(kind.promises for kind in kit.settings.values()):
         notes().print(
             "No setting says what it promises: a report cannot say whether a setting or the disk "
-            "lost what is gone after a host's loss."
+            "is to blame for data that are lost with a host."
         )
     if kit.check is None and kit.loads:
-        notes().print("It has no check: after a fault nobody looks for what was acknowledged.")
+        notes().print("It has no check: after a fault, nothing looks for what was acknowledged.")
 
 
 @app.command()

@@ -51,13 +51,14 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     subscription: cloud_options.Subscription = None,
     fresh_hosts: cloud_options.FreshHosts = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Look at the hosts, show what would be done, and end.")
+        bool,
+        typer.Option("--plan", help="Look at the hosts, show what would be done, and stop there."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it begins.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     repeat: Annotated[
         int | None,
         typer.Option(
-            help="How often each trial runs; 3, or once on each host where there are more.",
+            help="How often each trial runs; 3, or once on each host if there are more.",
             metavar="N",
         ),
     ] = None,
@@ -116,7 +117,7 @@ def _in_cloud(
 
     (experiment, hosts), (resume, states, out) = files, where
     if hosts is not None:
-        rule = "hosts either exist or are made"
+        rule = "hosts either exist already or are created"
         raise UserError(Problem("--hosts", str(hosts), rule, "give --hosts or --cloud"))
     if resume is not None:
         planned = cloud.planned_again(resume, out, states, made)

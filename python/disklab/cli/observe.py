@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from disklab.observation.machine import Disk, MachineSeen
 
 Observed = Literal["cassandra", "mariadb", "postgresql"]
-PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
+PASSWORD = reading.Kind(
+    "a file with a password", 4096, "name a file that contains only the password"
+)
 DEFAULT_OUT = Path("observed.yaml")
 TRACE_SUFFIX = ".blkparse.txt"
 LONGEST_TRACE_S = 600.0
@@ -59,12 +61,12 @@ PasswordVariable = Annotated[
     ),
 ]
 For = Annotated[
-    str, typer.Option("--for", help="How long to look: 30s, 5min, 24h.", metavar="TIME")
+    str, typer.Option("--for", help="How long to watch: 30s, 5min, 24h.", metavar="TIME")
 ]
 Vm = Annotated[
     str | None,
     typer.Option(
-        help="VM size that it runs on, so that advice tells what another saves.",
+        help="VM size that it runs on, so that advice can say what another would save.",
         autocompletion=vm_names,
         show_default="unknown",
     ),
@@ -91,7 +93,7 @@ BlockTrace = Annotated[
     typer.Option(
         "--block-trace",
         help="First record the I/Os of this machine's disks for this long, as root: 30s. The trace "
-        "is written beside the file.",
+        "is written next to the file.",
         metavar="TIME",
         show_default="none",
     ),
@@ -115,7 +117,7 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help="Certificates that the server's must come from, for its address.",
+            help="Certificates of the authorities that the server's must be signed by.",
             metavar="FILE",
             show_default=False,
         ),
@@ -292,10 +294,10 @@ def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
     from disklab.database_facts import facts_of  # noqa: PLC0415
 
     if out.exists():
-        rule = "exists already, and nothing is written over"
+        rule = "exists already and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
     if database != "cassandra" and user is None:
-        rule = f"{facts_of(database).title} asks who logs in"
+        rule = f"{facts_of(database).title} needs to know who logs in"
         raise UserError(Problem("--user", "(missing)", rule, "write --user NAME"))
     if stated.vm is not None:
         find_vm(load_catalog(), stated.vm, Places(vm="--vm"))
@@ -312,8 +314,8 @@ def trace_of(text: str) -> float:
         rule = f"I/Os are recorded for 1 s to {LONGEST_TRACE_S:g} s"
         raise UserError(Problem("--block-trace", text, rule, "write for example 30s"))
     if os.geteuid() != 0 and root_part() is None:
-        rule = "the kernel tells its I/Os to root alone"
-        raise UserError(Problem("--block-trace", text, rule, "start disklab by sudo"))
+        rule = "the kernel shows its I/Os only to root"
+        raise UserError(Problem("--block-trace", text, rule, "start disklab with sudo"))
     return found
 
 
@@ -406,7 +408,7 @@ def progress(length_s: float) -> Iterator[Any]:
         disable=not notes().is_terminal,
     )
     if not notes().is_terminal:
-        notes().print(f"looking for {length_s:g} s; Ctrl-C ends it early", highlight=False)
+        notes().print(f"watching for {length_s:g} s; Ctrl-C ends it early", highlight=False)
     task = bar.add_task("", total=length_s)
     with bar:
         yield lambda over: bar.update(task, completed=min(over, length_s))

@@ -30,7 +30,7 @@ CANNOT_TELL = 4
 Check = Annotated[
     bool,
     typer.Option(
-        "--check", help="Exit code 3 where a promise is missed, 4 where that cannot be told."
+        "--check", help="Exit code 3 if a requirement is missed, 4 if that cannot be decided."
     ),
 ]
 

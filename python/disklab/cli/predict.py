@@ -45,11 +45,11 @@ BandsOption = Annotated[
     bool | None,
     typer.Option(
         "--bands/--no-bands",
-        help="80 % bands of every figure; without either, where they take seconds.",
+        help="80 % bands for every figure; by default only where they take seconds.",
     ),
 ]
 Register = Annotated[
-    Path | None, typer.Option(help="Write the predictions down, with a digest.", metavar="FILE")
+    Path | None, typer.Option(help="Record the predictions, with a digest.", metavar="FILE")
 ]
 CheckRegister = Annotated[
     Path | None,
@@ -62,12 +62,14 @@ Repeat = Annotated[
 ]
 Against = Annotated[
     str | None,
-    typer.Option(help="reference: beside the published results, with the error.", metavar="WHAT"),
+    typer.Option(
+        help="reference: compare with the published results and show the errors.", metavar="WHAT"
+    ),
 ]
 Year = Annotated[
     bool,
     typer.Option(
-        "--year", help="Draw a year of disk weather: minutes a month that miss the promise."
+        "--year", help="Draw a year of disk weather: minutes a month that miss the requirement."
     ),
 ]
 WeatherFile = Annotated[
@@ -293,8 +295,8 @@ def print_results(
     counted = [result for result in results if result.ops_per_s]
     unpriced = [result for result in counted if result.price_usd_per_month is None]
     if unpriced and len(counted) > 1:
-        what = f"no price is known of {len(unpriced):,} of {len(counted):,} cells"
-        out.print(f"{what}, so which one is the cheapest cannot be told", markup=False)
+        what = f"no price is known for {len(unpriced):,} of {len(counted):,} cells"
+        out.print(f"{what}, so disklab cannot say which is the cheapest", markup=False)
     for line in parts_in_words(results):
         out.print(line, markup=False)
     for line in bands_in_words(results):
@@ -366,7 +368,7 @@ def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
     banded = [result for result in results if result.bands]
     if not banded:
         return
-    yield "\n80 %: the band that is left by what is not known of disks, machines and database."
+    yield "\n80 %: the band that follows from what is not known of disks, machines and database."
     for figure, words in (("ops_per_s", "ops/s"), ("p99_ms", "p99")):
         most: dict[str, tuple[float, str]] = {}
         for result in banded:

@@ -31,7 +31,7 @@ Caching = Annotated[
 Disks = Annotated[
     str | None,
     typer.Option(
-        help="The disk that PATH should be; without PATH an emulated one, made for the probe.",
+        help="The disk that PATH is sold as; without PATH, an emulated one made for the probe.",
         metavar="DISKS",
         autocompletion=disk_names,
     ),
@@ -57,7 +57,7 @@ HostsFile = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --hosts: do not ask.")]
 DestroyData = Annotated[
-    bool, typer.Option("--destroy-data", help="Overwrite what lies on a device made by disklab.")
+    bool, typer.Option("--destroy-data", help="Overwrite what is on a device that disklab created.")
 ]
 
 Profile = Annotated[
@@ -65,11 +65,11 @@ Profile = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, max=256, help="Jobs of fio beside each other; else the profile's."),
+    typer.Option(min=1, max=256, help="fio jobs at the same time; by default the profile's."),
 ]
 Depth = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, help="I/Os that each job keeps under way; else the profile's."),
+    typer.Option(min=1, max=1024, help="I/Os in flight per job; by default the profile's."),
 ]
 Directions = Annotated[
     str | None,

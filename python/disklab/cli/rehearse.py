@@ -47,20 +47,18 @@ class Again(str, Enum):
     invalid = "invalid"
 
 
-Resume = Annotated[
-    str | None, typer.Option(help="Go on with a run that was stopped.", metavar="RUN")
-]
+Resume = Annotated[str | None, typer.Option(help="Continue a run that was stopped.", metavar="RUN")]
 Quick = Annotated[
     bool, typer.Option("--quick", help="A first look: one repeat, short measurements.")
 ]
 AgainToo = Annotated[
     list[Again] | None,
-    typer.Option(help="With --resume: also trials with this end. May be given twice."),
+    typer.Option(help="With --resume: also retry trials that ended like this. May be given twice."),
 ]
 OnEnd = Annotated[
     str | None,
     typer.Option(
-        help="When it is over: run this command, or send JSON to this address.",
+        help="When it is over, run this command or send JSON to this address.",
         metavar="COMMAND|URL",
     ),
 ]
@@ -145,7 +143,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     sys.exit(code_of_run(prepared.run) if check and code == 0 else code)
 
 
-RESUMED = "a resumed run goes on as it began"
+RESUMED = "a resumed run continues with its original options"
 
 
 def again_problems(again: list[Again] | None) -> list[Problem]:

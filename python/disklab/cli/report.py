@@ -45,7 +45,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     csv: Annotated[
         Path | None, typer.Option(help="Write the data of the charts as CSV into this folder.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are looked for by id.")] = DEFAULT_OUT,
+    out: Annotated[Path, typer.Option(help="Where to look for runs by id.")] = DEFAULT_OUT,
     json: Json = False,
     disk: fio_files.Measured = None,
     vm: fio_files.Vm = None,
@@ -132,8 +132,8 @@ def readable_ones(names: list[str], out: Path) -> tuple[list[Run], UserError | N
 def checked(against: str | None) -> bool:
     """Return whether the published figures are wanted."""
     if against not in (None, "reference"):
-        rule = "the one thing to hold a run against by name is `reference`"
-        way_out = "write --against reference, or name the other run beside the first"
+        rule = "the only name that a run can be compared with is `reference`"
+        way_out = "write --against reference, or name the other run after the first"
         raise UserError(Problem("--against", str(against), rule, way_out))
     return against is not None
 

@@ -72,7 +72,7 @@ LATE_RATIO = 0.01
 
 Command = Annotated[
     list[str],
-    typer.Argument(metavar="-- COMMAND", help="What to run, after two dashes.", show_default=False),
+    typer.Argument(metavar="-- COMMAND", help="The command, after two dashes.", show_default=False),
 ]
 Disks = Annotated[
     str | None,
@@ -94,8 +94,8 @@ Fsyncs = Annotated[
     bool,
     typer.Option(
         "--fsyncs",
-        help="Count calls of fsync too, by strace, as a budget of fsyncs does; `sudo` in the "
-        "command then gives no rights.",
+        help="Also count calls of fsync, with strace, as a budget of fsyncs does; `sudo` in the"
+        "command then has no effect.",
     ),
 ]
 Filesystem = Annotated[Literal["xfs", "ext4"], typer.Option(help="The file system on it.")]
@@ -111,26 +111,28 @@ BudgetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--budget",
-        help="What it may do: 'fsyncs <= 120, p99 write <= 8ms, wall <= 30s'. "
-        "Exit code 3 if missed.",
+        help="Its budget: 'fsyncs <= 120, p99 write <= 8ms, wall <= 30s'. "
+        "Exit code 90 if exceeded.",
     ),
 ]
 Compare = Annotated[
     Path | None,
     typer.Option(
-        help="Tell what changed beyond noise since this file of `--json`. Exit code 3 if it grew."
+        help="Report what changed beyond noise since this `--json` file. Exit code 90 if it grew."
     ),
 ]
 Markdown = Annotated[
     Path | None,
-    typer.Option("--markdown", help="Append the result to this file as Markdown: a job's summary."),
+    typer.Option(
+        "--markdown", help="Append the result to this file as Markdown, for a job summary."
+    ),
 ]
 JUnit = Annotated[Path | None, typer.Option("--junit", help="Write JUnit's XML to this file.")]
 Simulate = Annotated[
     bool,
     typer.Option(
         "--simulate",
-        help="Without root or a disk: strace records what the command writes, the model answers.",
+        help="Without root or a disk: strace records what the command writes; the model answers.",
     ),
 ]
 Keep = Annotated[
@@ -213,7 +215,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
 def _check(keep: Path | None, files: dict[str, Path | None], weather: str | None) -> None:
     """Refuse what cannot be, before the command runs. `weather`: of a simulated disk."""
     if keep is not None and os.path.lexists(keep):
-        rule = "something is there already"
+        rule = "it exists already"
         raise UserError(Problem("--keep", str(keep), rule, "name a folder that does not exist"))
     if weather is not None:
         rule = "a simulated disk has no weather"

@@ -23,7 +23,9 @@ from disklab.errors import MachineError, Problem, UserError, refuse
 from disklab.hosts import requirements
 from disklab.measurement.hosts_file import Endpoint, Hosts
 
-PASSWORD = reading.Kind("a file with a password", 4096, "name a file with the password alone")
+PASSWORD = reading.Kind(
+    "a file with a password", 4096, "name a file that contains only the password"
+)
 AUTHORITIES = reading.Kind("a file with certificates", 1 << 20, "name a PEM file")
 NAMESPACE = re.compile(r"disklab_[a-z0-9_]{8,40}", re.ASCII)
 """Keyspaces and schemas of ours; only such are dropped. Cassandra's names have 48 characters."""
@@ -96,7 +98,7 @@ def check(access: Access, engine: str) -> None:
         place = hosts.place("database", "ca_file")
         problems.append(Problem(place, endpoint.ca_file, rule, way_out))
     if engine == "postgresql" and endpoint.user is None:
-        rule = "PostgreSQL asks who logs in"
+        rule = "PostgreSQL needs to know who logs in"
         problems.append(Problem(hosts.place("database"), "(missing)", rule, "add user: NAME"))
     refuse(problems)
     access.password()

@@ -154,7 +154,7 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     if found.asked is not None and found.asked.most < 1:
         told = max(0.1, math.ceil(found.asked.most * 1000) / 10)
         span = f"{found.asked.least * 100:.0f} to {found.asked.most * 100:.0f} %"
-        yield f"  # The cautious end of {span}, as far as the cache tells."
+        yield f"  # The cautious end of {span}, estimated from the cache."
         yield f"  working_set: {plain_number(told, 4)}%"
     yield f"  load: {{rate: {plain_number(rate, 4)}/s}}"
     yield "  stop: {duration: 60s}"

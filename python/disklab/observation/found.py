@@ -54,7 +54,7 @@ def working_set(first: CacheSeen, last: CacheSeen, whole: float) -> WorkingSet |
     """
     requests, hits = last.requests - first.requests, last.hits - first.hits
     if requests < LEAST_REQUESTS:
-        return f"the {last.name} was asked {max(0.0, requests):,.0f} times, which is too little"
+        return f"the {last.name} was asked {max(0.0, requests):,.0f} times, which is too few"
     if whole <= 0 or last.held <= 0:
         return f"the {last.name} holds nothing"
     hit = min(1.0, max(0.0, hits / requests))
@@ -181,7 +181,7 @@ class Found:
         )
         if self.asked is not None:
             share = f"{self.asked.ratio * 100:.0f} %"
-            parts.append(f"{share} of the rows asked for, as far as the cache tells")
+            parts.append(f"{share} of the rows asked for, estimated from the cache")
         return "; ".join(parts) + "."
 
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -234,11 +234,11 @@ class Found:
     def asked_in_words(self) -> str:
         """The working set with its range, or that nothing tells it."""
         if self.asked is None:
-            return "not told by any cache: all rows are taken as asked for"
+            return "no cache shows it: all rows are taken to be in use"
         one = self.asked
         return (
             f"{one.ratio * 100:.0f} % of the rows ({one.least * 100:.0f} to "
-            f"{one.most * 100:.0f} %), as far as the cache tells: {one.why}"
+            f"{one.most * 100:.0f} %), estimated from the cache: {one.why}"
         )
 
     def _interval(self) -> str:

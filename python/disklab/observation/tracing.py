@@ -187,7 +187,7 @@ def _called(number: int, *arguments: int | bytes | None) -> int:
 
 def _refused(place: Path, error: OSError) -> MachineError:
     if isinstance(error, PermissionError):
-        why = "a block trace is root's: start disklab by sudo, or leave --block-trace out"
+        why = "a block trace is root's: start disklab with sudo, or leave --block-trace out"
     else:
         why = "this kernel, or its lockdown, has no block trace: leave --block-trace out"
     return MachineError(f"{place}: {error.strerror}; {why}")

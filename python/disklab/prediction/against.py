@@ -238,7 +238,7 @@ class Comparison:
                 yield line
             elif seen_errors := self.errors_in_sight(figure):
                 yield (
-                    f"{figure}: no cell counts; in sight of a fitted value: off by "
+                    f"{figure}: no cell counts (known when a value was fitted): off by "
                     f"{told(statistics.median(seen_errors))} in the median, at most "
                     f"{told(max(seen_errors))}, {len(seen_errors)} cells"
                 )

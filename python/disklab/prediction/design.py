@@ -54,7 +54,7 @@ class Known:
     within: float | None
     """In eight cases of ten the true value lies within this factor; None: it is not told."""
     like: str = ""
-    """The parameter that it is not told apart from; empty: none."""
+    """The parameter that it is cannot be separated from; empty: none."""
 
 
 def informations(

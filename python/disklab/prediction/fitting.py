@@ -154,7 +154,7 @@ def check_parameters(
     problems = []
     for name in names:
         if rehearsed and name.startswith(CLIENT):
-            rule, way_out = "is the studies' client's; a rehearsal has its own", "fit others"
+            rule, way_out = "belongs to the studies' client; a rehearsal has its own", "fit others"
             problems.append(Problem("--fit", name, rule, way_out))
         elif name not in calibration.parameters:
             known = list(calibration.parameters)

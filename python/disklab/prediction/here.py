@@ -309,8 +309,8 @@ def made_of(
     names = [one.name for one in told if one.within is not None][: MOST_PER_CELL * len(cells)]
     if not names:
         shown = "; ".join(str(cell.trial.factors["cell"]) for cell in cells)
-        rule = f"its usable cells ({shown}) tell none of the parameters"
-        way_out = "give more --minutes, when nothing else runs on this machine"
+        rule = f"its usable cells ({shown}) determine none of the parameters"
+        way_out = "give more --minutes while nothing else runs on this machine"
         raise UserError(Problem("the rehearsal", str(run.folder), rule, way_out))
     fitted = fit(cells, names, start, asked.options, watch)
     asked = replace(asked, start=fitted.calibration)

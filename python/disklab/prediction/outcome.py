@@ -219,8 +219,8 @@ def _bound_by(answer: Answer, trial: Trial) -> tuple[Answer, list[str]]:
     if terminals is not None and done > terminals * SUSTAINED:
         note = (
             f"TPC-C's keying and think times allow {terminals:,.0f} new orders a second "
-            f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), and no disk more: ask for more "
-            "warehouses to see what the disks do"
+            f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), whatever the disks: use "
+            "more warehouses to see what the disks can do"
         )
         return {"resource": TERMINALS, "utilisation": done / terminals}, [note]
     notes = []
@@ -257,15 +257,15 @@ def _beyond_the_load(recovery: Recovery, trial: Trial) -> list[str]:
         )
         if step is None:
             found.append(
-                f"{event.kind} {event.node} had not begun when the load ended, for another node "
-                "still joined or left: give a longer workload.stop.duration"
+                f"{event.kind} {event.node} had not begun when the load ended, because "
+                "another node was still joining or leaving: give a longer workload.stop.duration"
             )
             continue
         seen = sum(one.kind == "stream" and one.node == event.node for one in recovery.rebuilds)
         if event.kind in STREAMING and recovery.extrapolated and not seen and _has_copies(trial):
             found.append(
-                f"{event.kind} {event.node} had streamed nothing when the load ended, so when "
-                "it would be whole is not known: give a longer workload.stop.duration"
+                f"{event.kind} {event.node} had streamed nothing when the load ended, so it "
+                "is not known when it would have all its data: give a longer workload.stop.duration"
             )
     return found
 

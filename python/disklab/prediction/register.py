@@ -76,7 +76,7 @@ def write_register(path: Path, content: dict[str, Any]) -> None:
             json.dump(content, file, indent=1, ensure_ascii=False)
             file.write("\n")
     except FileExistsError:
-        rule = "is there already; what was registered is not written over"
+        rule = "exists already, and a register is never overwritten"
         raise UserError(Problem("--register", str(path), rule, "name another file")) from None
     except OSError as error:
         rule, way_out = f"cannot be written: {error.strerror}", "name another file"

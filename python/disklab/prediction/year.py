@@ -89,8 +89,8 @@ def weather_of_trial(spec: ClusterTrial, catalog: Catalog) -> Weather:
 
 
 NO_YEAR = (
-    "the simulator breaks nodes of Cassandra, PostgreSQL, MariaDB and MySQL at a stated load, and "
-    "no devices"
+    "the simulator can fail nodes of Cassandra, PostgreSQL, MariaDB and MySQL under a given "
+    "load, but no devices"
 )
 
 

@@ -258,7 +258,7 @@ def _option_problems(options: Options) -> Iterator[Problem]:
         rule = f"time runs 1 to {MOST_TIME_DILATION} times slower"
         yield Problem("--time-dilation", str(options.time_dilation), rule, "write for example 8")
     if options.scale is not None and not 0 < options.scale <= 1:
-        rule = "a scale shrinks: it lies above 0 and is at most 1"
+        rule = "a scale shrinks: it is above 0 and at most 1"
         yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
 
 

@@ -87,12 +87,12 @@ CALIBRATED = tuple(
     (re.compile(pattern), said)
     for pattern, said in (
         ("pause|collector|allocated|kept|moved|young", "how long garbage collection stops a node"),
-        ("^client", "how much processor time the client takes for an operation"),
-        ("overhead_ns$", "how long an operation takes beside all that is modelled"),
-        ("cpu_ns$|byte_ps$", "how much processor time the database takes for an operation"),
+        ("^client", "how much processor time the client needs for an operation"),
+        ("overhead_ns$", "how long an operation takes apart from what is modelled"),
+        ("cpu_ns$|byte_ps$", "how much processor time the database needs for an operation"),
         ("^one_way|^spread|between_zones", "how long the network takes"),
         ("memory|page_cache", "how much memory is left for caches"),
-        ("table_write|compaction|rewrites", "how fast tables are written again"),
+        ("table_write|compaction|rewrites", "how fast tables are rewritten"),
     )
 )
 """What a sentence calls the parameters of calibrations, whose names no reader knows."""
@@ -111,7 +111,7 @@ def named(subject: Subject) -> str:
 def more_repeats(subject: Subject, wanted: Sequence[int], of_all: int) -> str:
     """Return how many repeats would tell, how long they take, and the command."""
     if len(wanted) < of_all or not wanted:
-        return "The repeats differ so much that more of them would not tell in reasonable time"
+        return "The repeats differ so much that more of them would not settle it in reasonable time"
     info = subject.info
     have, total = info.repeats or 1, max(wanted)
     more = max(1, total - have)
@@ -139,7 +139,9 @@ def repeat_s(subject: Subject) -> float | None:
 def elsewhere(subject: Subject) -> str:
     """Return what answers when this machine is too small."""
     file = bundled.typed(subject.info.experiment.file or "EXPERIMENT")
-    return f"A machine with more processors would tell, or a prediction: disklab predict {file}"
+    return (
+        f"A machine with more processors could answer this, or a prediction: disklab predict {file}"
+    )
 
 
 MOST_REASONS = 2
@@ -275,7 +277,7 @@ def _no_comparison(matrix: Matrix, main: Factor, baseline: Level, level: Level) 
         if bad and len(bad) == len(cells):
             reasons |= dict.fromkeys(f"{name} {status_of(cell)}" for cell in bad)
     if not reasons:
-        reasons = {"they have no cell in common that gave figures": None}
+        reasons = {"they share no cell with usable figures": None}
     text = f"No answer on {names.second} against {names.first}"
     return Finding(text, "; ".join(list(reasons)[:MOST_REASONS]), "", None, ())
 
@@ -283,7 +285,7 @@ def _no_comparison(matrix: Matrix, main: Factor, baseline: Level, level: Level) 
 def _alone(cell: Cell) -> Finding:
     """Return what a single cell gave: there is nothing to compare it with."""
     if not cell.usable:
-        text = "No answer: the one cell has no figures that count"
+        text = "No answer: the only cell has no valid figures"
         return Finding(text, status_of(cell), "", None, ())
     rate, tail = cell.median("ops_per_s"), cell.median("p99_ms")
     told = [f"{wording.rate(rate)} operations a second"] if rate is not None else []
@@ -393,7 +395,7 @@ class Part:
     def told(self) -> str:
         """Return the sentence that says what is left out."""
         shown = f"{len(self.trials):,} of {self.cells:,} cells"
-        return f"{shown} are compared and shown here, the first ones; the CSV file has them all"
+        return f"{shown} are compared and shown here; the CSV file has all of them"
 
     @property
     def torn(self) -> tuple[str, ...]:

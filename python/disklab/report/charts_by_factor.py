@@ -143,9 +143,9 @@ def latency_section(subjects: Sequence[Subject]) -> Section:
                     columns=columns(matrix, dict(zip(LATENCIES, paths, strict=True))),
                 )
             )
-    lead = "Response time, which in a closed loop is the time of the operation. Logarithmic axes."
+    lead = "Response time (in a closed loop: the time of the operation). Logarithmic axes."
     if matrix.sweep is None:
-        lead += " Each row runs from p50 (filled) over p95 to p99 (open)."
+        lead += " Each row runs from p50 (filled) through p95 to p99 (open)."
     elif any(one.spans for one in panels):
         lead += f" {BANDS}"
     return Section("latency", "Latency", lead, tuple(panels), shown=6)

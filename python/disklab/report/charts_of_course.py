@@ -159,8 +159,9 @@ def course_section(subject: Subject) -> Section:
                 )
             )
     lead = (
-        f"First repeat of each cell; strong p50, thin p99. A point is {wording.span(widest)}: "
-        "longer runs are shown in wider windows, their histograms added up."
+        f"First repeat of each cell; the thick line is p50, the thin one p99. A point covers "
+        f"{wording.span(widest)}: longer runs are shown in wider windows, with their histograms "
+        "added up."
     )
     return Section("course", "Latency over time", lead, tuple(panels), shown=MANY)
 
@@ -213,7 +214,7 @@ def percentile_section(subjects: Sequence[Subject]) -> Section:
                 )
             )
     lead = (
-        "Each step to the right is a tenth of the operations before it; all repeats together. "
+        "Each step to the right leaves a tenth of the operations; all repeats together. "
         f"A curve ends where fewer than {LEAST_BEYOND} operations were slower."
     )
     return Section("percentiles", "Latency by percentile", lead, tuple(panels), shown=MANY)
@@ -307,7 +308,7 @@ def telemetry_section(subject: Subject) -> Section:
                 panels.append(panel(subject.matrix, one, title, lines))
     lead = (
         f"First repeat of each cell, at most {MOST_POINTS} points a line: longer courses are "
-        "averaged over equal spans. The telemetry files hold every second."
+        "averaged over equal spans. The telemetry files have every second."
     )
     return Section("telemetry", "Disks and machine over time", lead, tuple(panels), shown=3)
 

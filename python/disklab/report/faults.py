@@ -29,10 +29,10 @@ from disklab.results.timetable import (
 # Which disks and which way made a lost or moved node whole sooner: sentences over levels.
 
 BECAUSE = {
-    "start": "disks that are kept only wait for their next VM",
-    "replace": "an empty disk gets everything from the other copies",
-    "migrate": "an empty disk gets everything from the others before the old one leaves",
-    "move": "the attached disks go to the next VM as they are",
+    "start": "disks that are kept only have to wait for their next VM",
+    "replace": "an empty disk receives everything from the other copies",
+    "migrate": "an empty disk receives everything from the other nodes before the old one leaves",
+    "move": "the attached disks move to the next VM unchanged",
     "repair": "a repair compares all copies",
 }
 """By the last step that made the node whole."""
@@ -130,7 +130,7 @@ def _when(seen: Recovery) -> str:
     """Return when the node was whole, or that it never is."""
     if seen.rows_lost:
         what = f"{seen.rows_lost} of {seen.rows_checked} acknowledged rows are lost"
-        return f"is never whole again: {what}"
+        return f"never has all its data again: {what}"
     streamed = sum(one.streamed_bytes or 0 for one in seen.steps)
     counted = any(one.streamed_bytes is not None for one in seen.steps)
     moved = f" ({streamed / 1e9:.2g} GB streamed)" if counted and streamed else ""
@@ -221,7 +221,7 @@ def sentences(matrix: Matrix) -> list[tuple[str, str]]:
         found.append((f"{head}{in_words(seen)}", steps_in_words(seen)))
     for name, seen, why in counted_only(matrix):
         head = f"{name}: " if name else ""
-        reason = f"{steps_in_words(seen)}; no time counts, because {why}"
+        reason = f"{steps_in_words(seen)}; its times do not count, because {why}"
         found.append((f"{head}{counts_in_words(seen)}", reason))
     return found
 
@@ -283,10 +283,10 @@ def fault_section(subject: Subject) -> Section | None:
                 )
             )
     lead = (
-        "Bars: from the first event until the node had all its data again; a mark on them: until "
-        "the rate was back at 95 %. Lines: operations a second, first repeat of each cell, with "
-        "the events of the timetable as upright lines. The tables have medians over the repeats, "
-        "and the most rows that any has lost."
+        "A bar lasts from the first event until the node had all its data again; the mark on it "
+        "shows when the rate was back at 95 %. Lines are the operations a second of the first "
+        "repeat of each cell; vertical lines are the events of the timetable. The tables have "
+        "medians over the repeats, and the largest number of rows that any repeat lost."
     )
     return Section("faults", "What the faults did", lead, tuple(panels), shown=SHOWN)
 

@@ -45,7 +45,7 @@ def references(runs: Sequence[RunLike], wanted: bool) -> list[RunLike]:
     known = reference_runs()
     found = [run for run in known if run.info.experiment.title == title]
     if not found:
-        rule = "nothing was published of an experiment with this title"
+        rule = "nothing was published for an experiment with this title"
         way_out = "known are: " + "; ".join(run.info.experiment.title for run in known)
         raise UserError(Problem("--against reference", title, rule, way_out))
     return list(found)

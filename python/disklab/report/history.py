@@ -23,7 +23,7 @@ def findings_between(comparison: Comparison) -> list[Finding]:
     """Return the sentences on two runs."""
     if not comparison.matched:
         first, second = comparison.first.label, comparison.second.label
-        return [said(f"{second} and {first} have no cell in common: no comparison is possible")]
+        return [said(f"{second} and {first} have no cell in common, so they cannot be compared")]
     if comparison.is_history:
         return [changes(comparison)]
     return errors(comparison)
@@ -64,7 +64,7 @@ def unlike(comparison: Comparison) -> list[str]:
     differing = settings_apart(comparison)
     if differing:
         more = len(differing) - MOST_NAMED
-        text = "Cells of one name had other settings: " + "; ".join(differing[:MOST_NAMED])
+        text = "Cells of the same name had different settings: " + "; ".join(differing[:MOST_NAMED])
         told.append(text + (f"; and {more} more" if more > 0 else ""))
     return told
 
@@ -76,7 +76,10 @@ def errors(comparison: Comparison) -> list[Finding]:
     if not counted:
         kinds = {kind_of(one.not_counted) for one in comparison.matched}
         reason = kinds.pop() if len(kinds) == 1 else "the table says why"
-        text = f"{second} beside {first}: no cell counts as an error of the prediction ({reason})"
+        text = (
+            f"{second} compared with {first}: no cell counts as an error of the prediction "
+            f"({reason})"
+        )
         return [said(text)]
     for quantity in (Quantity.OPS, Quantity.P50, Quantity.P99):
         shared = [one for one in counted if quantity in one.judgements]
@@ -92,7 +95,7 @@ def errors(comparison: Comparison) -> list[Finding]:
             told.append(text)
     pairs, agree = ordering(counted, comparison.rates)
     cells = f"{len(counted)} {'cell' if len(counted) == 1 else 'cells'}"
-    text = f"{second} beside {first}, {cells}: "
+    text = f"{second} compared with {first}, {cells}: "
     if pairs:
         text += f"same order in {agree} of {pairs} comparisons; "
     text += told[0] if told else "no figure in common"
@@ -130,8 +133,9 @@ def equal_for_another_reason(comparison: Comparison) -> list[str]:
             and min(map(off_by, ratios)) >= 1
         ):
             return [
-                f"Equal in both, but not for the same reason: {comparison.second.label} is held by "
-                f"{limit_in_words(limit)}, at {wording.change_range(min(ratios), max(ratios))} the "
+                f"Equal in both, but not for the same reason: {comparison.second.label} is "
+                f"limited by {limit_in_words(limit)}, at "
+                f"{wording.change_range(min(ratios), max(ratios))} the "
                 f"rate that was {comparison.first.label}"
             ]
     return []

@@ -132,7 +132,7 @@ def comparisons(report: Report, subject: Subject) -> str:
     matrix = tables.by_level(answer)
     if not matrix.rows:
         return listed
-    told = f"Against the first{whose}"
+    told = f"Compared with the first{whose}"
     return tag("div", text("h3", told), table(matrix, told), class_="matrix") + listed
 
 
@@ -161,9 +161,9 @@ def compared(comparison: Comparison) -> str:
         lead += f" {scaled}"
     return tag(
         "section",
-        text("h2", f"{second} beside {first}"),
+        text("h2", f"{second} compared with {first}"),
         text("p", lead, class_="lead"),
-        table(tables.side_by_side(comparison), f"{second} beside {first}", tables.SENTENCES),
+        table(tables.side_by_side(comparison), f"{second} compared with {first}", tables.SENTENCES),
         study_table(comparison),
     )
 
@@ -175,8 +175,9 @@ def study_table(comparison: Comparison) -> str:
         return ""
     first, second = comparison.first.label, comparison.second.label
     lead = (
-        "Mean latency and rate of the full cluster; CPU and disks of one node as published, "
-        "here of all database processes on this machine, and of the busiest node's disks."
+        "Mean latency and rate are those of the full cluster. CPU and disks are those of one node "
+        "in the published results; here they are those of all database processes on this machine, "
+        "and of the busiest node's disks."
     )
     return text("p", lead, class_="lead") + table(figures, f"{first} and {second}")
 
@@ -268,9 +269,7 @@ def every_cell(subjects: Sequence[Subject]) -> str:
         if made_of.rows:
             parts += [text("h3", "The trace"), table(made_of, f"The trace, {subject.label}")]
         parts.append(items(tables.refusals(subject)))
-    lead = (
-        "Medians of the repeats that count; where none does, the invalid figures with the reason."
-    )
+    lead = "Medians of the valid repeats; if there are none, the invalid figures with the reason."
     return tag(
         "section", text("h2", "Every cell"), text("p", lead, class_="lead"), *parts, id="cells"
     )
@@ -281,15 +280,15 @@ def where_time_went(subject: Subject) -> str:
     figures = tables.without_empty_columns(tables.limits(subject))
     known = len(figures.headings) > 1
     lead = (
-        "Medians of the repeats. A wait is charged to the one limit that an I/O stood at; "
-        "several I/Os of one operation wait side by side."
+        "Medians of the repeats. Waiting is charged to the limit that an I/O waited at; several "
+        "I/Os of one operation wait at the same time."
         if known
-        else "Nothing was observed beside the load: no limits, caches or processors are known."
+        else "Nothing but the load was observed: limits, caches and processors are unknown."
     )
     inner = table(figures, "Where the time went", tables.SENTENCES) if known else ""
     gone = tables.credits_gone(subject)
     if gone.rows:
-        inner += text("h3", "Burst credits that ran out in mid-run")
+        inner += text("h3", "Burst credits that ran out during the run")
         inner += table(tables.without_empty_columns(gone), "Burst credits")
     return tag(
         "section",
@@ -314,7 +313,8 @@ def price(subjects: Sequence[Subject]) -> str:
                 tag("details", text("summary", "Prices and their sources"), items(sources))
             )
     lead = (
-        "Disks and VMs of the full cluster; its rate is that of a node here times its nodes."
+        "Disks and VMs of the full cluster; its rate is that of a node here times the number of "
+        "its nodes."
         if any("<table" in part for part in parts)
         else "No price is known for these cells."
     )
@@ -338,7 +338,7 @@ def warnings(subjects: Sequence[Subject]) -> str:
             figures = tables.without_empty_columns(figures)
             parts.append(table(figures, "Cells without figures", tables.SENTENCES))
     if not parts:
-        parts = [text("p", "None: every cell gave figures that can be used.", class_="lead")]
+        parts = [text("p", "None: every cell has usable figures.", class_="lead")]
     return tag("section", text("h2", "Warnings"), *parts, id="warnings")
 
 

@@ -111,7 +111,7 @@ def leaders(matrix: Matrix) -> Iterator[str]:
         if some:
             yield f"{wording.capital(what)} an hour: {', '.join(some)}"
         elif counts:
-            yield f"No {what}: no sync of the log held the leader up for so long"
+            yield f"No {what}: no sync of the log delayed the leader long enough"
 
 
 def name_of(matrix: Matrix, cell: Cell) -> str:
@@ -140,7 +140,7 @@ LIMITS = (
     (re.compile(r"^(?:(\w+) )?disk (\d+) ([\d.]+) (IOPS|MB/s)$"), "the disk's {2} {3}"),
     (re.compile(r"^(client|node) CPU$"), "the processors of the {0}"),
     (re.compile(r"^TPC-C.s terminals$"), "the keying and think times of TPC-C's terminals"),
-    (re.compile(rf"^{CEILING}$"), "the ceiling of its load, at which it keeps"),
+    (re.compile(rf"^{CEILING}$"), "the ceiling that its load was given"),
     (re.compile(r"^flush writers$"), "flushes of memtables, which wait for the disk"),
     (re.compile(r"^this machine's CPU$"), "this machine's processor"),
     (
@@ -188,20 +188,20 @@ class Why:
             share = f" for {percent(self.utilisation)} of its time" if self.utilisation else ""
             return f"{name}: each operation waits for the {volume} disk{share}"
         used = self.used()
-        return f"{name} was held by {limit_in_words(self.bound_by)}" + (
+        return f"{name} was limited by {limit_in_words(self.bound_by)}" + (
             f" ({used})" if used else ""
         )
 
     def bound(self) -> str:
         """Return which limit bound, and how much of it was used."""
         if self.bound_by == LATENCY:
-            return "bound by latency, not by a limit"
+            return "no limit was reached: latency alone set the rate"
         if self.bound_by and self.bound_by.endswith(f" {LATENCY}"):
             volume, share = self.bound_by.removesuffix(f" {LATENCY}"), self.utilisation
             took = f": {percent(share)} of an operation's time" if share else ""
-            return f"bound by the latency of {volume}{took}"
+            return f"limited by the latency of {volume}{took}"
         used = self.used()
-        return f"bound by {(self.bound_by or '').strip()}" + (f" ({used})" if used else "")
+        return f"limited by {limit_in_words(self.bound_by or '')}" + (f" ({used})" if used else "")
 
     def used(self) -> str:
         """Return how much of the binding limit was used; empty: nobody knows.
@@ -213,7 +213,7 @@ class Why:
         if self.bound_by == STRETCHES[OF_ANOTHER_NODE]:
             return f"{percent(self.utilisation)} of an operation's time"
         if self.utilisation > ABOVE_BASELINE:
-            return f"burst, {significant(self.utilisation, 2)} x its baseline"
+            return f"burst to {significant(self.utilisation, 2)} times its baseline"
         return f"{percent(min(self.utilisation, 1.0))} used"
 
     def phrases(self) -> list[str]:
@@ -382,7 +382,7 @@ def status_of(cell: Cell) -> str:
 
 
 def spoiled(matrix: Matrix) -> list[tuple[str, str]]:
-    """Return which figures count in no repeat, for other work spoiled them, and how."""
+    """Return which figures count in no repeat, for other programs disturbed them, and how."""
     cells: dict[str, list[str]] = {}
     reasons: dict[str, None] = {}
     for cell in matrix.cells.values():
@@ -399,7 +399,7 @@ def spoiled(matrix: Matrix) -> list[tuple[str, str]]:
         where = ", ".join(place for place in places[:MOST_PLACES] if place)
         more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
         told.append(f"the {figures}" + (f" of {where}{more}" if where else ""))
-    text = f"No answer on {'; '.join(told)}: other work on this machine spoiled that"
+    text = f"No answer on {'; '.join(told)}: other work on this machine disturbed it"
     return [(text, next(iter(reasons)))]
 
 

@@ -115,10 +115,10 @@ GROUPS = {
 """As many as there are colours that can be told apart; the table has each stretch."""
 
 LEAD = (
-    "Where the operations near each percentile spent their time: of several copies, the one that "
-    "the client waited for. "
-    "Garbage collection counts where it stopped an operation, not where it left a queue behind; "
-    "several I/Os of one read add up, those of other replicas do not."
+    "Where the operations near each percentile spent their time; if there are several copies, on "
+    "the one that the client waited for. Garbage collection counts if it stopped the operation "
+    "itself, not if it left a queue behind. Several I/Os of one read are added up; those of other "
+    "replicas are not."
 )
 
 
@@ -350,7 +350,7 @@ def sketches(subjects: Sequence[Subject]) -> list[Finding]:
                 "; ".join(told).replace(" (fitted on )", "").replace("(fitted on ", "(measured: ")
             )
             file = bundled.typed(subject.info.experiment.file or "EXPERIMENT")
-            text = f"Take this as a sketch: no run like it was measured: {what}"
+            text = f"Take this as a sketch: nothing like it was measured: {what}"
             reason = f"a short rehearsal narrows it: disklab rehearse {file} --quick"
             found.append(Finding(text, reason, "", None, ()))
     return found

@@ -141,7 +141,7 @@ def equal(pairs: Sequence[Pair], names: Names, counted: str) -> str:
     one = pairs[0]
     if all(pair.mode == PREDICTED and alike(pair.cells) for pair in pairs):
         return (
-            f"The prediction makes no difference between {names.second} and {names.first}: "
+            f"The prediction does not distinguish between {names.second} and {names.first}: "
             "what they change is not simulated, or changes nothing here"
         )
     low, high = hull(pairs)
@@ -184,7 +184,7 @@ def unknown(pair: Pair, names: Names, counted: str) -> str:
         return f"Cannot tell{load}: {between} ({wording.sure(pair.judgement.interval)})"
     repeats = min(pair.judgement.repeats)
     if repeats < FEWEST_REPEATS:
-        count = "two repeats alone" if repeats > 1 else "one repeat alone"
+        count = "only two repeats" if repeats > 1 else "a single repeat"
         return f"Cannot tell yet from {count}, in which {difference(pair, names, counted)}"
     return f"Cannot tell yet{load}: {between} after {repeats} repeats"
 
@@ -245,7 +245,7 @@ def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     if rate is None:
         usable.sort(key=lambda cell: -(cell.median("ops_per_s") or 0))
         told = [_figured(main, cell, wording.rate(cell.median("ops_per_s"))) for cell in usable]
-        return f"In the order of {operations_of(usable)} a second: {', '.join(told)}"
+        return f"By {operations_of(usable)} a second: {', '.join(told)}"
     if len(carriers) < FEWEST_CARRIERS:
         return ""
     priced = all(_usd(cell) is not None for cell in carriers)
@@ -255,8 +255,8 @@ def ranked(main: Factor, cells: Sequence[Cell]) -> str:
     ]
     failing = ", ".join(_level(main, cell) for cell in usable if cell not in carriers)
     return (
-        f"{wording.rate(rate)} operations a second are carried, in the order of "
-        f"{'price' if priced else 'p99'}, by {', '.join(told)}"
+        f"{wording.rate(rate)} operations a second can be carried by these, the "
+        f"{'cheapest' if priced else 'fastest'} first: {', '.join(told)}"
         f"{f'; not by {failing}' if failing else ''}"
     )
 

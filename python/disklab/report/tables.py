@@ -157,7 +157,7 @@ def limits(subject: Subject) -> Figures:
             ]
         )
     heads = (
-        "cell", "bound by", "used", WAITED, "share of time waiting",
+        "cell", "limited by", "used", WAITED, "share of time waiting",
         "host cache hits", "credits left", "CPU",
     )  # fmt: skip
     return Figures(heads, rows(lines))
@@ -337,8 +337,8 @@ def refusals(subject: Subject) -> list[str]:
 
 
 SLOW_MOTION = (
-    "p99 is not judged: in slow motion the database's pauses are divided by the dilation, and the "
-    "kernel writes back that much too often"
+    "p99 is not judged: in slow motion the database's pauses appear shorter by the dilation, and "
+    "the kernel writes back more often by as much"
 )
 
 
@@ -429,8 +429,8 @@ def scaled_loads(comparison: Comparison) -> str:
     if not told:
         return ""
     return (
-        f"TPC-C's rate is that of its warehouses, so it is multiplied by them ({told}); "
-        "what CPU and disks did is not."
+        f"TPC-C's rate depends on its warehouses, so it is scaled up by their number ({told}); "
+        "the figures of CPU and disks are not."
     )
 
 

@@ -35,7 +35,7 @@ def show(report: Report, out: Console) -> None:
         if subject.info.mode != "published" or len(report.subjects) == 1:
             show_cells(subject, out, named=len(report.subjects) > 1)
     for comparison in report.comparisons:
-        title = f"{comparison.second.label} beside {comparison.first.label}"
+        title = f"{comparison.second.label} compared with {comparison.first.label}"
         out.print(Text(f"\n{title}", style="bold"))
         out.print(grid(tables.side_by_side(comparison)))
         columns = tables.study(comparison)

@@ -56,7 +56,7 @@ def _why(year: WeatherYear) -> Iterator[str]:
     yield ends
     turning = [turn.number for turn in year.turns if turn.turns]
     if turning:
-        yield f"what else would decide, within what is known of it: {in_a_row(turning)}"
+        yield f"what else could change the answer: {in_a_row(turning)}"
     yield f"odds of {year.disk}: `disklab catalog` and docs/weather.md have their sources"
 
 
@@ -153,8 +153,9 @@ def weather_section(subject: Subject) -> Section | None:
         columns={"s": "cell", "d": "day", "m": "minutes"},
     )
     lead = (
-        "A drawn year of disk weather: each kind of it was simulated, and its minutes have the p99 "
-        "of that simulation. What zones share is published by nobody, so both ends stand in the "
-        "table. Odds, sources and what is assumed: docs/weather.md."
+        "A year of disk weather, drawn at random: each kind was simulated, and its minutes have "
+        "the p99 of that simulation. Nobody publishes what zones share, so the table has both "
+        "extremes. "
+        "Odds, sources and assumptions: docs/weather.md."
     )
     return Section("weather", "A year of disk weather", lead, (panel,), shown=1)

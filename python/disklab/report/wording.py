@@ -182,7 +182,7 @@ def basis(judgement: Judgement) -> str:
     """Return what a judgement rests on, in a few words."""
     interval = judgement.interval
     if interval is None and judgement.predicted:
-        return "one simulated run; `disklab predict --bands` says how sure that is"
+        return "one simulated run; `disklab predict --bands` shows how certain it is"
     if interval is None:
         if not judgement.measured:
             return "as published, without repeats"
@@ -190,9 +190,9 @@ def basis(judgement: Judgement) -> str:
         return f"{few}, too short for an interval"
     if interval.basis is Basis.SECONDS:
         few = "one valid repeat" if min(judgement.repeats) == 1 else "two valid repeats"
-        return f"from the seconds of {few}; how much repeats differ is not in it"
+        return f"from the seconds of {few}; it does not include how much repeats differ"
     if interval.basis is Basis.BANDS:
-        return "simulated; the range is what is not known of disks, machines and database"
+        return "simulated; the range covers what is not known about disks, machines and database"
     first, second = judgement.repeats
     repeats = f"{first}" if first == second else f"{first} and {second}"
     return f"{confidence(interval)}, {repeats} repeats"
@@ -209,7 +209,7 @@ def basis_of(judgements: Sequence[Judgement]) -> str:
         return told
     together = floor((1 - sum(1 - one for one in sure)) * 100 + 1e-9)
     if together < LEAST_TOGETHER:
-        return f"{told}; each for itself, not all {len(sure)} at once"
+        return f"{told}; each by itself, not all {len(sure)} at once"
     return f"{told}; all {len(sure)} at once: {together}{SPACE}% at least"
 
 

@@ -269,7 +269,7 @@ def _inflated(data: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     plain = unpacker.decompress(data[8 : 8 + length], MOST_PAYLOAD_BYTES)
     if not unpacker.eof:
-        raise HistogramError("no HDR V2 histogram: its compressed part is cut off or too large")
+        raise HistogramError("not an HDR V2 histogram: its compressed part is cut off or too large")
     return plain
 
 
@@ -279,12 +279,14 @@ def _opened(text: str) -> tuple[Layout, bytes]:
         data = _inflated(base64.b64decode(text, validate=True))
         cookie, length, _, digits, lowest, highest, _ = HEADER.unpack_from(data)
     except (binascii.Error, zlib.error, struct.error, ValueError) as error:
-        raise HistogramError(f"no HDR V2 histogram: {error}") from None
+        raise HistogramError(f"not an HDR V2 histogram: {error}") from None
     if cookie & COOKIE_MASK != PLAIN_COOKIE:
-        raise HistogramError(f"no HDR V2 histogram: its cookie is {cookie & 0xFFFFFFFF:#x}")
+        raise HistogramError(f"not an HDR V2 histogram: its cookie is {cookie & 0xFFFFFFFF:#x}")
     payload = data[HEADER.size : HEADER.size + length]
     if len(payload) != length:
-        raise HistogramError(f"no HDR V2 histogram: {length} bytes announced, {len(payload)} there")
+        raise HistogramError(
+            f"not an HDR V2 histogram: {length} bytes announced, {len(payload)} there"
+        )
     if not (0 <= digits <= 5 and lowest >= 1 and 2 * lowest <= highest < 1 << 62):
         raise HistogramError(f"its range is {lowest} to {highest}, {digits} digits")
     if payload and payload[-1] >= 0x80:

@@ -156,7 +156,7 @@ class NextSize(Record):
 
 
 class CreditsGone(Record):
-    """Burst credits that ran out in mid-run."""
+    """Burst credits that ran out during the run."""
 
     volume: str
     limit: str

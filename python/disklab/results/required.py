@@ -511,9 +511,9 @@ def lost(volume: Volume) -> str:
     a stopped and deallocated VM loses its local disks, a failed host what a ReadWrite cache holds.
     """
     if parse_disks(volume.disks).is_local:
-        return "is on disks of the VM, which go with it"
+        return "is on the VM's own disks, which are lost with it"
     if volume.caching == "ReadWrite":
-        return "has writes in the host's ReadWrite cache, which go with it"
+        return "has writes in the host's ReadWrite cache, which are lost with it"
     return ""
 
 

@@ -167,7 +167,7 @@ def _footer(file: BinaryIO, size: int) -> BinaryIO:
     file.seek(max(size - 8, 0))
     end = file.read(8)
     if len(end) < 8 or end[4:] != MAGIC:
-        raise ParquetError("it is no Parquet file")
+        raise ParquetError("it is not a Parquet file")
     length = int.from_bytes(end[:4], "little")
     if length > min(size - 8, MOST_FOOTER_BYTES):
         raise ParquetError("its footer is longer than what is read")

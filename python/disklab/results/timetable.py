@@ -188,7 +188,7 @@ def how_in_words(found: Yearly) -> str:
     if not found.bound:
         return drawn
     bound = "no limit" if found.bound == "latency" else found.bound
-    return f"{drawn}; the rebuild is bound by {bound}: {found.lever}"
+    return f"{drawn}; the rebuild is limited by {bound}: {found.lever}"
 
 
 def _full_machine(found: Recovery) -> str:
@@ -197,7 +197,7 @@ def _full_machine(found: Recovery) -> str:
     last = max(mended, key=lambda step: step.ended_s)
     if last.cpu_ratio is None or last.cpu_ratio < FULL_MACHINE_RATIO:
         return ""
-    return f", bound by this machine's processors ({last.cpu_ratio:.0%} used)"
+    return f", limited by this machine's processors ({last.cpu_ratio:.0%} used)"
 
 
 def _onward(found: Recovery) -> str:
@@ -208,7 +208,7 @@ def _rebuild_in_words(one: Rebuild) -> str:
     """Return what came back how fast, what bound it and what would make it faster."""
     bound = one.bound.resource
     used = "" if one.bound.utilisation is None else f" ({one.bound.utilisation:.0%} used)"
-    limit = f"bound by {bound}{used}" if bound != "latency" else "bound by no limit"
+    limit = f"limited by {bound}{used}" if bound != "latency" else "no limit reached"
     done = {"stream": "are streamed", "replay": "of log are replayed", "validation": "are compared"}
     return (
         f"{one.size_bytes / 1e9:.3g} GB {done[one.kind]} at {one.bytes_per_s / 1e6:.0f} MB/s in "

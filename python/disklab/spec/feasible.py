@@ -274,7 +274,7 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     copies = database.replication_factor
     at = site.place(("database", "replication_factor"))
     if copies > cluster.nodes:
-        rule = f"each copy lies on a node of its own, and the cluster has {cluster.nodes}"
+        rule = f"each copy is on a node of its own, and the cluster has {cluster.nodes}"
         yield Problem(at, str(copies), rule, f"use {copies} nodes, or fewer copies")
     least = LEAST_REPLICAS.get(database.consistency, 1)
     if facts.consistency_levels and least > copies:

@@ -179,7 +179,7 @@ class FioFile:
         """Take one line of a section."""
         key, sign, value = (part.strip() for part in line.partition("="))
         if options is None:
-            rule = "stands before the first section"
+            rule = "comes before the first section"
             self.fault(number, line, rule, "write [global] or [NAME] above it")
         elif not key:
             self.fault(number, line, "has no option before `=`", "write for example rw=read")

@@ -101,7 +101,7 @@ def _listed(name: str, values: list[Located], place: str, problems: list[Problem
     for item in values:
         label = label_of(item)
         if label in labels:
-            rule = "each level stands once"
+            rule = "each level may appear only once"
             problems.append(Problem(place, str(item), rule, "remove one of them"))
             continue
         labels.add(label)

@@ -469,7 +469,7 @@ def _tool_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
         yield Problem(place, f"{spec.workload.load.rate_per_s:g}/s", rule, "leave it out")
     if spec.events and not load.survives_faults:
         others = [name for name, other in kit.loads.items() if other.survives_faults]
-        rule = "this tool ends at the first operation that fails, so it tells nothing of faults"
+        rule = "this tool ends at the first operation that fails, so it shows nothing about faults"
         way_out = f"use {' or '.join(others)}" if others else "leave out events"
         yield Problem(site.place((*at, "load")), tool.load, rule, way_out)
     units = settings_of(database.engine)

@@ -444,6 +444,6 @@ def _judge_flushes(made: Judgement, seen: Sampler, phase: str, volume: str) -> N
     ratio = per_s * each_ms / 1e3
     if ratio > MOST_FLUSHING:
         made.warnings.append(
-            f"a FLUSH of volume {volume} was under way {ratio:.0%} of the time; no write gets "
-            "through to an emulated disk meanwhile, as it does to a real one"
+            f"a FLUSH of volume {volume} was under way {ratio:.0%} of the time; meanwhile no "
+            "write reaches an emulated disk, although a real one would accept it"
         )

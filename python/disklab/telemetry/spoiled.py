@@ -52,7 +52,8 @@ def marks(
     for figure in (MEDIAN,) if achieved else (RATE, MEDIAN):
         if share > MOST_SHARE[figure]:
             found[figure] = (
-                f"operations waited {min(share, 1.0):.0%} of their time, most of it {first.what}"
+                f"operations spent {min(share, 1.0):.0%} of their time waiting, most of it "
+                f"{first.what}"
             )
     reaching = [wait for wait in waits if _reaches(wait, ops_per_s)]
     longest = max(reaching, key=lambda wait: wait.tail_ms, default=None)
@@ -82,4 +83,4 @@ def in_words(found: Mapping[str, str]) -> list[str]:
         if figure in found:
             by_reason.setdefault(found[figure], []).append(words)
     told = {why: " and the ".join(names) for why, names in by_reason.items()}
-    return [f"other work spoiled the {names}: {why}" for why, names in told.items()]
+    return [f"other programs disturbed the {names}: {why}" for why, names in told.items()]

@@ -188,7 +188,7 @@ def connected(region: str, endpoint: str | None = None, account: str | None = No
         who = str(session.client("sts", **more).get_caller_identity()["Account"])
         client = session.client("ec2", **more)
     except (BotoCoreError, ClientError) as error:
-        rule = f"nobody is logged in: {str(error).splitlines()[0]}"
+        rule = f"you are not logged in: {str(error).splitlines()[0]}"
         way_out = "log in (`aws configure`, `aws sso login`), or set AWS_PROFILE"
         raise UserError(Problem("--cloud", "aws", rule, way_out)) from None
     if account not in {None, who}:

@@ -246,7 +246,7 @@ def sending(pipeline: Any) -> Send:
         except ClientAuthenticationError as error:
             told = [line.strip() for line in str(error.message).splitlines()]
             said = next((line for line in told if line.startswith("AzureCliCredential")), told[0])
-            raise CloudError(f"Azure: nobody is logged in: {said}; run `az login`") from None
+            raise CloudError(f"Azure: you are not logged in: {said}; run `az login`") from None
         except AzureError as error:
             raise NoAnswerError(str(error).splitlines()[0]) from None
         headers = {name.lower(): value for name, value in response.headers.items()}

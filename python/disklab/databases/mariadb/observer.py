@@ -190,7 +190,7 @@ class MariadbObserver:
         status = self._status("GLOBAL STATUS")
         self._tables = tuple(self._listed(status))
         measured = tuple(self._measured(one) if one.name in tables else one for one in self._tables)
-        unseen = ["MariaDB tells no percentiles of its response times"]
+        unseen = ["MariaDB reports no percentiles of its response times"]
         if not self.logs:
             unseen.append(
                 "how many writes a transaction has: without a binary log it is not counted, and "

@@ -139,7 +139,7 @@ class PostgresqlObserver:
         version = self.sql.ask("SHOW server_version")[0][0].split()[0]
         shown = {name: self.sql.ask(f"SHOW {name}")[0][0] for name in USUAL}
         settings = {name: value for name, value in shown.items() if value != USUAL[name]}
-        unseen = ["PostgreSQL tells no percentiles of its response times"]
+        unseen = ["PostgreSQL reports no percentiles of its response times"]
         standbys = int(self.sql.ask("SELECT count(*) FROM pg_stat_replication")[0][0])
         seen = tuple(
             self._measured(one) if one.name in tables else one
