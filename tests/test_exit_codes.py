@@ -219,4 +219,4 @@ def test_the_help_says_what_1_means() -> None:
     for name, why in NOT_DONE.items():
         assert f"1 it failed, or {why}" in exit_codes(name)
     assert "1 it failed; 2" in exit_codes("report")
-    assert "with --check 3 a promise is missed" in exit_codes("advise")
+    assert "with --check 3 a requirement is missed" in exit_codes("advise")

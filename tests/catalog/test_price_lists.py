@@ -284,7 +284,7 @@ def test_the_command_writes_a_catalogue_file_and_never_over_one(tmp_path: Path) 
     before = out.read_bytes()
     again = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert (again.returncode, out.read_bytes()) == (2, before)
-    assert "nothing is written over" in again.stderr.replace("\n", " ")
+    assert "exists already and is not overwritten" in again.stderr.replace("\n", " ")
     elsewhere = subprocess.run(
         [*arguments[:3], "--out", str(tmp_path / "x.yaml"), "--region", "mars"],
         capture_output=True,

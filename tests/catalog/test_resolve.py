@@ -263,7 +263,7 @@ REFUSALS = [
     ("azure/P30", None, {"caching": "ReadOnly"}, "no VM is given"),
     ("azure/P30", "azure/Standard_L8s_v2", {"caching": "ReadOnly"}, "has no host cache"),
     ("azure/P30", "azure/Standard_D8s_v5", {"caching": "ReadWrite"}, "is not published"),
-    ("local", DS14, {"caching": "ReadOnly"}, "lies on the host itself"),
+    ("local", DS14, {"caching": "ReadOnly"}, "is on the host itself"),
     ("local", None, {}, "no VM is given"),
     ("local", "azure/Standard_E8s_v4", {}, "has no temp disk"),
     ("nvme", DS14, {}, "has no local NVMe disk"),

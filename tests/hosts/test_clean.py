@@ -51,7 +51,7 @@ def test_attach_mount_write_kill_clean(lab: Lab, foreign: Path) -> None:
         assert (lab.devices().keys() - {foreign.name}, lab.processes()) == (set(), [])
         assert [line for line in lab.mounts() if "/mnt" in line] == []
     assert (lab.root / "foreign.img").read_bytes() == before
-    assert lab.run("clean").stdout.startswith("data stay in")
+    assert lab.run("clean").stdout.startswith("data are kept in")
     assert kinds(lab.json("clean", "--data")) == ["data"]
     assert list(lab.data_dir.rglob("*.img")) == []
 

@@ -22,7 +22,7 @@ def refused(*options: str) -> str:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"
     out.write_text("title: mine\n")
-    assert "nothing is written over" in refused("cassandra", *AT, "--out", str(out))
+    assert "exists already and is not overwritten" in refused("cassandra", *AT, "--out", str(out))
     assert out.read_text() == "title: mine\n"
 
 

@@ -200,4 +200,4 @@ workload: {tpcc: {warehouses: 10, connections: 50}, stop: {duration: 300s}}
     result = json.loads(ran.stdout.splitlines()[0])
     assert result["ops_per_s"] == pytest.approx(12.86 * 10 / 60, rel=0.1)
     assert result["bottleneck"]["resource"] == "TPC-C's terminals"
-    assert any("ask for more warehouses" in text for text in result["warnings"])
+    assert any("use more warehouses" in text for text in result["warnings"])

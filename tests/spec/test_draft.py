@@ -91,7 +91,7 @@ def test_the_command_writes_checks_and_never_writes_over(tmp_path: Path) -> None
     assert told.endswith(f"next: disklab predict {file} --fidelity quick\n")
     assert len(spec.load(file).trials("predict")) == 2
     before = file.read_text()
-    assert "nothing is written over" in new(str(file), code=2).stderr
+    assert "exists already and is not overwritten" in new(str(file), code=2).stderr
     assert file.read_text() == before
     link = tmp_path / "link.yaml"
     link.symlink_to(tmp_path / "elsewhere.yaml")
@@ -172,7 +172,7 @@ def test_on_a_terminal_it_asks_and_asks_again_after_a_mistake(tmp_path: Path) ->
     }
     said = answered([str(DISKLAB), "experiment", "new", str(file)], asked)
     assert "did you mean cassandra?" in said
-    assert "azure/P33: the catalogue has no such disk" in said
+    assert "azure/P33: no such disk in the catalogue" in said
     assert "write for example 1000B or 4KiB" in said
     # What cannot be is told where it is given, and asked again.
     assert "--row: 1 x 500000000000B" in said

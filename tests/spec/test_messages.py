@@ -96,7 +96,7 @@ def test_the_base_is_right() -> None:
         ("nodes: 3", "nodes: 0", "x.yaml:3: cluster.nodes: 0: must be from 1"),
         # contradictions
         ("{read: 100%}", "{read: 50%, write: 60%}", "the shares make 100 %, and these make 110 %"),
-        ("{read: 100%}", "{read: 100}", "operations.read: 100: a share lies between 0 % and"),
+        ("{read: 100%}", "{read: 100}", "operations.read: 100: a share is between 0 % and"),
         ("threads: 128", "threads: 128, rate: 10/s", "a load is either threads (closed loop) or"),
         ("{threads: 128}", "{}", "a load is either threads (closed loop) or rate (open loop)"),
         (

@@ -276,7 +276,7 @@ def find_disk(
     if not tiers:
         otherwise = "`disklab catalog` lists all disks"
         way_out = did_you_mean(name, catalog.disk_names(), otherwise)
-        raise UserError(Problem(place, repr(name), "the catalogue has no such disk", way_out))
+        raise UserError(Problem(place, repr(name), "no such disk in the catalogue", way_out))
     each = expression.size_bytes
     if each is None and size_bytes is not None:
         each = ceil(size_bytes / expression.count)

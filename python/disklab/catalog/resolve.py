@@ -157,7 +157,7 @@ def find_vm(catalog: Catalog, name: str | None, places: Places) -> VmEntry | Non
     if name.partition("/")[0] in {"aws", "azure"}:
         add += ", which `disklab catalog --sizes LIST` makes of the vendor's own list"
     way_out = f"{near or '`disklab catalog` lists all sizes;'} {add}"
-    raise UserError(Problem(places.vm, repr(name), "the catalogue has no such VM size", way_out))
+    raise UserError(Problem(places.vm, repr(name), "no such VM size in the catalogue", way_out))
 
 
 def _neighbours(catalog: Catalog, name: str) -> str:

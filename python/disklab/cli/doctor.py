@@ -44,7 +44,7 @@ def doctor(
     known = loaded(files)
     if disk is not None and disk not in (names := known.disk_names()):
         way_out = did_you_mean(disk, names, "`disklab catalog` lists all disks")
-        raise UserError(Problem("DISK", disk, "the catalogue has no such disk", way_out))
+        raise UserError(Problem("DISK", disk, "no such disk in the catalogue", way_out))
     checks = [*examination.checks(places)]
     checks += [check for record in records() for check in record.checks()]
     able = all(check.ok for check in checks if check.required)

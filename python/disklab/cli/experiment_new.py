@@ -338,7 +338,7 @@ def disks_of(text: str) -> list[str]:
         name = parse_disks(one, "--disks").name
         if name not in known:
             way_out = did_you_mean(name, known, "`disklab catalog` lists all disks")
-            raise UserError(Problem("--disks", one, "the catalogue has no such disk", way_out))
+            raise UserError(Problem("--disks", one, "no such disk in the catalogue", way_out))
     return several(text)
 
 
