@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -45,6 +45,12 @@ class Bed:
     table: Mapping[str, Any]
     settings: Mapping[str, Any]
     engine: str = "cassandra"
+    scale: int = SCALE
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    """Of the cluster, what it has otherwise."""
+    rehearse: Mapping[str, Any] = field(default_factory=dict)
+    latency: str | None = "2020"
+    """Of the data's disk: what was rehearsed first has the service times of 2020."""
 
     def database(self) -> dict[str, Any]:
         """Return the bed's database as a file has it."""
@@ -58,23 +64,9 @@ class Bed:
         return yaml.safe_dump(
             {
                 "title": f"Prediction and rehearsal: {self.name}",
-                "cluster": {
-                    "nodes": 1,
-                    "vm": "azure/Standard_DS3_v2",
-                    # Less than the data: some reads find their blocks in it, others do not.
-                    "host_cache": f"{HOST_CACHE_HERE_MIB * SCALE}MiB",
-                    "volumes": {
-                        "data": {
-                            "disks": "azure/P30",
-                            "caching": "None",
-                            "filesystem": "xfs",
-                            "read_ahead": "64KiB",
-                        },
-                        "commitlog": {"disks": "local"},
-                    },
-                },
+                "cluster": {**LOCAL_LOG, **self.cluster},
                 "database": self.database(),
-                "dataset": {"rows": self.rows_here * SCALE, "row": self.row},
+                "dataset": {"rows": self.rows_here * self.scale, "row": self.row},
                 "workload": {
                     "operations": {"read": "100%"},
                     "keys": "uniform",
@@ -83,7 +75,7 @@ class Bed:
                 },
                 "before": {"page_cache": "cold", "host_cache": "written"},
                 "factors": {"cell": {cell.name: dict(cell.patch) for cell in self.cells}},
-                "rehearse": {"nodes": 1, "scale": f"1/{SCALE}"},
+                "rehearse": {"nodes": 1, "scale": f"1/{self.scale}", **self.rehearse},
             },
             sort_keys=False,
         )
@@ -91,6 +83,23 @@ class Bed:
 
 HOST_CACHE_HERE_MIB = 384
 """About half the data of most beds."""
+
+LOCAL_LOG: dict[str, Any] = {
+    "nodes": 1,
+    "vm": "azure/Standard_DS3_v2",
+    # Less than the data: some reads find their blocks in it, others do not.
+    "host_cache": f"{HOST_CACHE_HERE_MIB * SCALE}MiB",
+    "volumes": {
+        "data": {
+            "disks": "azure/P30",
+            "caching": "None",
+            "filesystem": "xfs",
+            "read_ahead": "64KiB",
+        },
+        "commitlog": {"disks": "local"},
+    },
+}
+"""A Premium SSD for the data, and the VM's own disk for the log."""
 
 
 def mixture(read: int) -> dict[str, Any]:
@@ -293,6 +302,48 @@ def _mariadb(name: str, row: str, rows_here: int, cells: Sequence[Cell]) -> Bed:
     return Bed(f"MariaDB, {name}", row, rows_here, (*memory, *cells), {}, INNODB, "mariadb")
 
 
+POOLS_MIB = {2: 8, 5: 20, 10: 40, 20: 80, 50: 200, 100: 440}
+"""By percent of 240,000 rows of 1,000 B, which take some 390 MiB of leaves and what is above."""
+
+POOL_LOADS = {
+    "updates": {"write": "100%"},
+    "four reads to an update": {"read": "80%", "write": "20%"},
+    "inserts": {"insert": "100%"},
+}
+
+
+def _pools(disk: str, disks: str, slow: int) -> Bed:
+    """Return the bed of one disk for everything, whose cells have pools of all sizes."""
+    cells = tuple(
+        Cell(
+            f"pool of {percent} %, {name}",
+            "pool",
+            {
+                "workload.operations": operations,
+                "workload.stop": {"duration": "60s"},
+                "before.page_cache": "warm",
+                "database.settings.innodb_buffer_pool_size": f"{mib}M",
+            },
+        )
+        for name, operations in POOL_LOADS.items()
+        for percent, mib in POOLS_MIB.items()
+    )
+    bed = _mariadb(f"a pool, {disk}", "10 x 100B", 240_000, cells)
+    data = {"disks": disks, "caching": "None", "filesystem": "xfs"}
+    cluster = {"vm": "azure/Standard_D4s_v5", "volumes": {"data": data}}
+    memory = tuple(
+        replace(cell, patch={**cell.patch, "workload.warm_up": "10s"}) for cell in bed.cells[:3]
+    )
+    return replace(
+        bed,
+        cells=(*memory, *bed.cells[3:]),
+        scale=1,
+        cluster={**cluster, "nodes": 1, "host_cache": None},
+        rehearse={"time_dilation": slow},
+        latency=None,
+    )
+
+
 # 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
 # of it fits, with the others a third does. Fills take half a minute.
 STUDY = _bed("rows of 4,090 B", "5 x 818B", 180_000, (*COMMON, *MORE))
@@ -327,6 +378,8 @@ BEDS = (
     _postgresql("rows of 200 B", "5 x 40B", 1_500_000, (*FEW, *SMALL_WRITES[:2])),
     _mariadb("rows of 4,090 B", "5 x 818B", 90_000, (*MARIADB, *MARIADB_LOGS, *MARIADB_KINDS)),
     _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11], *MARIADB_KINDS)),
+    _pools("S10", "azure/S10", 1),
+    _pools("Premium SSD v2", "azure/PremiumV2(64GiB, 3000 IOPS, 125 MB/s)", 2),
 )
 
 

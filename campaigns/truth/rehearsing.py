@@ -11,12 +11,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import polars as pl
+from disklab.databases.mariadb.cluster import METRICS
+from disklab.procedures.record import MEASURED
+from disklab.results import Run
 
 from campaigns.truth.matrix import Bed
 from campaigns.truth.state import Line, experiment_of, line_of
 
 # A trial that is under way is ended by Ctrl-C within seconds; a fill takes longer to give up.
 MOST_SECONDS_TO_END = 120.0
+GAUGES = frozenset(METRICS.values())
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,22 @@ def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> I
         try:
             for text in process.stdout:
                 result = json.loads(text)
-                yield line_of(bed, result, os.getloadavg())
+                counts = counted(place.folder / "runs", result)
+                yield line_of(bed, result, os.getloadavg()) | {"server": counts}
                 if time.monotonic() > deadline:
                     return
         finally:
             end(process)
+
+
+def counted(runs: Path, result: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the server of a trial counted while it was measured; of gauges their mean."""
+    latest = max(runs.iterdir(), key=lambda run: run.stat().st_mtime)
+    seen = Run.open(latest.name, runs).telemetry(result["trial"], result["repeat"])
+    of_server = seen.filter((pl.col("phase") == MEASURED) & (pl.col("source") == "database"))
+    sums, means = pl.col("value").sum().alias("sum"), pl.col("value").mean().alias("mean")
+    rows = of_server.group_by("metric").agg(sums, means).sort("metric").collect().iter_rows()
+    return {name: mean if name in GAUGES else total for name, total, mean in rows}
 
 
 def end(process: subprocess.Popen[str]) -> None:

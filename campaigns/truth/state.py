@@ -25,6 +25,7 @@ KEPT = (
     "passes",
     "disk_read_ios",
     "disk_read_bytes",
+    "disk_write_ios",
     "disk_write_bytes",
     "duration_s",
     "share",
@@ -41,9 +42,9 @@ def experiment_of(bed: Bed, folder: Path) -> Experiment:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bed.name.replace(' ', '-').replace(',', '')}.yaml"
     content = yaml.safe_load(bed.text())
-    # The disk of what was rehearsed so far: its service times are those of 2020. The digest is of
-    # the text without it, so that the stored cells stay what they are.
-    content["cluster"]["volumes"]["data"]["latency"] = "2020"
+    # The digest is of the text without it, so that the stored cells stay what they are.
+    if bed.latency is not None:
+        content["cluster"]["volumes"]["data"]["latency"] = bed.latency
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return spec.load(path)
 

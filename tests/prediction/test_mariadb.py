@@ -286,6 +286,21 @@ def test_tpcc_comes_in_texts_of_several_statements_with_one_commit() -> None:
     assert answer["ops_per_s"] * 60 == pytest.approx(12.86 * 20, rel=0.15)
 
 
+def test_terminals_that_do_not_wait_are_one_a_connection() -> None:
+    restless = job(TPCC.replace("connections: 40", "connections: 40, terminals: no wait"))
+    resting = job(TPCC)
+    kinds = restless["workload"]["transactions"]
+    assert {(kind["keying_ns"], kind["think_ns"]) for kind in kinds} == {(0, 0)}
+    assert [each["workload"]["load"] for each in (restless, resting)] == [
+        {"closed": {"threads": threads}} for threads in (40, 200)
+    ]
+    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": restless}])
+    # The mix is that of the standard, and no terminal bounds it.
+    shares = {name: each["ops_per_s"] for name, each in answer["per_operation"].items()}
+    assert shares["payment"] / shares["new order"] == pytest.approx(43 / 45, rel=0.1)
+    assert answer["ops_per_s"] * 60 > 2 * 12.86 * 20
+
+
 EVENTS = "events: [{at: 20s, kill: n1}, {at: 22s, start: n1}]\n"
 TIMED = ROWS.replace("operations: 20000", "duration: 40s")
 

@@ -43,6 +43,16 @@ def test_scans_and_reads_before_writes_have_names_too(name: str, shares: dict[st
 
 
 @pytest.mark.parametrize(
+    ("name", "instead"),
+    [("hammerdb", "write tpcc: {warehouses: ..., "), ("pgbench", "write operations: {read: 100%}")],
+)
+def test_other_load_tools_are_told_what_to_write(name: str, instead: str) -> None:
+    with pytest.raises(UserError) as caught:
+        workload(f"  {name}: {{scale: 100}}\n")
+    assert instead in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("engine", "operation", "reason"),
     [
         ("etcd", "scan", "etcd has no scan of rows here"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from disklab.engine.load import ClosedLoop, PostgresqlTarget, Stop, TpccWorkload
+import pytest
+from disklab import spec
+from disklab.engine.load import ClosedLoop, EngineLoad, PostgresqlTarget, Stop, TpccWorkload
+from disklab.procedures.turn import workload_of
+from disklab.workloads.protocol import Asked
 from disklab.workloads.tpcc import check_job, load_job, run_job
 
 TARGET = {
@@ -13,6 +17,16 @@ TARGET = {
     "tls": True,
     "table": "rows",
 }
+
+FILE = """\
+title: small
+cluster: {{nodes: 1, vm: azure/Standard_D4s_v5, volumes: {{data: {{disks: azure/P20}}}}}}
+database: {{engine: mariadb, replication_factor: 1}}
+workload:
+  tpcc: {{warehouses: 20, connections: 32{more}}}
+  stop: {{duration: 60s}}
+rehearse: {{nodes: 1, scale: 1/10}}
+"""
 
 
 def test_each_stage_is_a_job_on_the_same_database() -> None:
@@ -44,3 +58,15 @@ def test_terminals_rest_unless_asked_not_to() -> None:
     assert isinstance(restless.workload, TpccWorkload)
     assert resting.workload.keying_and_thinking
     assert not restless.workload.keying_and_thinking
+
+
+@pytest.mark.parametrize(("more", "rests"), [("", True), (", terminals: no wait", False)])
+def test_a_file_says_whether_terminals_wait(more: str, rests: bool) -> None:
+    text = FILE.format(more=more)
+    (trial,) = spec.parse(text, "x.yaml").trials("rehearse")
+    load = workload_of(trial.here, 1).run(TARGET, Asked(Stop(duration_s=5.0), 1))
+    assert isinstance(load, EngineLoad)
+    assert isinstance(load.job.workload, TpccWorkload)
+    assert load.job.workload.keying_and_thinking is rests
+    # Of ten terminals a warehouse no more than those need a connection.
+    assert load.job.load == ClosedLoop(threads=20 if rests else 32)

@@ -263,8 +263,8 @@ def tpcc(work: Tpcc, stored: Stored) -> Shape:
             "name": name,
             "share_ppm": MIX_PPM[name],
             "counted": name == "new order",
-            "keying_ns": KEYING_S[name] * NS_PER_S,
-            "think_ns": THINK_S[name] * NS_PER_S,
+            "keying_ns": KEYING_S[name] * NS_PER_S * work.rests,
+            "think_ns": THINK_S[name] * NS_PER_S * work.rests,
             "statements": statements,
         }
         for name, statements in {
@@ -275,7 +275,7 @@ def tpcc(work: Tpcc, stored: Stored) -> Shape:
             "stock level": _stock_level(),
         }.items()
     ]
-    terminals = work.warehouses * TERMINALS
+    terminals = work.warehouses * TERMINALS if work.rests else work.connections
     return Shape(_tables(work.warehouses, stored), transactions, terminals, work.connections)
 
 

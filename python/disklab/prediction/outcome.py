@@ -239,9 +239,13 @@ TERMINALS = "TPC-C's terminals"
 
 
 def terminals_per_s(trial: Trial) -> float | None:
-    """Return the new orders a second that keying and think times allow; None: it is no TPC-C."""
+    """Return the new orders a second that keying and think times allow; None: there are none."""
     tpcc = trial.spec.workload.tpcc
-    return None if tpcc is None else NEW_ORDERS_PER_MINUTE * tpcc.warehouses / SECONDS_IN_MINUTE
+    return (
+        None
+        if tpcc is None or not tpcc.rests
+        else NEW_ORDERS_PER_MINUTE * tpcc.warehouses / SECONDS_IN_MINUTE
+    )
 
 
 STREAMING = ("replace", "add", "decommission", "migrate")

@@ -240,7 +240,7 @@ def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: st
     extra: dict[str, Any] = {"passes": series.passes}
     if account.views:
         extra |= {"disk_read_ios": account.read_ios, "disk_read_bytes": account.read_bytes}
-        extra["disk_write_bytes"] = account.write_bytes
+        extra |= {"disk_write_ios": account.write_ios, "disk_write_bytes": account.write_bytes}
     extra |= benchmark_figures(series)
     if notes.steps:
         extra["steps"] = notes.steps

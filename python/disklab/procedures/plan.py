@@ -81,7 +81,7 @@ CHANGED_LIVE = {
 }
 CHANGED_LIVE_OF_WORKLOAD = {
     "sysbench": ("script", "threads"),
-    "tpcc": ("connections",),
+    "tpcc": ("connections", "terminals"),
     "tool": ("load", "threads"),
 }
 CHANGED_LIVE_OF_VOLUME = ("caching", "read_ahead_bytes")

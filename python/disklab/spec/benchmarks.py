@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -98,12 +99,20 @@ class Sysbench(Part):
 
 
 class Tpcc(Part):
-    """TPC-C with keying and think times."""
+    """TPC-C."""
 
     warehouses: Count = Field(examples=[2000])
-    """Warehouses; ten terminals each."""
+    """Warehouses."""
     connections: Threads = Field(examples=[600])
     """Connections to the database."""
+    terminals: Literal["standard", "no wait"] = Field(default="standard", examples=["no wait"])
+    """Who begins transactions: ten terminals a warehouse, which key in and think as the standard
+    has it, or one a connection that begins the next at once, as the threads of sysbench-tpcc."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether terminals key in and think."""
+        return self.terminals == "standard"
 
 
 class Tool(Part):
@@ -119,3 +128,25 @@ class Tool(Part):
         default={}, examples=[{"bytes": 512}]
     )
     """What the kit lets an experiment choose of the load, by its own names."""
+
+
+OTHER_TOOLS = {
+    "hammerdb": (
+        "HammerDB's TPROC-C is TPC-C without keying and think times; its TPROC-H has no model",
+        "write tpcc: {warehouses: ..., connections: <its virtual users>, terminals: no wait}",
+    ),
+    "pgbench": (
+        "pgbench -S reads single rows of a table with 100,000 a unit of scale; its TPC-B, of which "
+        "all clients change the rows of a few branches, has no model",
+        "for -S write operations: {read: 100%} and load: {threads: <its clients>}, with dataset: "
+        "{rows: <scale times 100,000>, row: 1 x 84B}",
+    ),
+}
+"""Load tools whose names stand where ours are expected: what they do, and what to write instead."""
+
+
+def of_other_tool(workload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a workload as it is given. Raises Unreadable where another tool's name is a key."""
+    for name in workload.keys() & OTHER_TOOLS.keys():
+        raise Unreadable(*OTHER_TOOLS[name])
+    return workload

@@ -44,7 +44,7 @@ from disklab.spec.amounts import (
     given,
     only,
 )
-from disklab.spec.benchmarks import Sysbench, Tool, Tpcc
+from disklab.spec.benchmarks import Sysbench, Tool, Tpcc, of_other_tool
 from disklab.spec.payloads import RowShape, RowText, row_shape
 from disklab.spec.procedures import Load, Procedure, Variable
 from disklab.spec.replay import TraceReplay
@@ -564,7 +564,7 @@ class Workload(Part):
     @classmethod
     def _named(cls, given: Any, info: ValidationInfo) -> Any:
         """Put mixture and keys in the place of the name of a YCSB workload."""
-        done = not isinstance(given, Mapping) or given.get("ycsb") is None
+        done = not isinstance(given, Mapping) or of_other_tool(given).get("ycsb") is None
         if done or info.context == RESOLVED:
             return given
         name = str(given["ycsb"])

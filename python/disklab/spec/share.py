@@ -126,7 +126,7 @@ def share_of(spec: TrialSpec, portion: Portion, catalog: Catalog, volumes: dict[
     dilation = portion.time_dilation
     if dilation is None:
         vcpus = Fraction(vm.facts.vcpu or 0 if vm else 0) * nodes
-        if spec.workload.tpcc is not None:
+        if spec.workload.tpcc is not None and spec.workload.tpcc.rests:
             # Its terminals rest: fewer warehouses ask for less in a second, not sooner.
             vcpus *= portion.scale
         dilation = time_dilation(math.ceil(vcpus), os.cpu_count() or 1)
@@ -213,7 +213,7 @@ def threads_figure(spec: TrialSpec, nodes_ratio: Fraction, both: Fraction) -> Fi
     if threads is None:
         return None
     here = max(1, round(threads * nodes_ratio))
-    if spec.workload.tpcc is not None:
+    if spec.workload.tpcc is not None and spec.workload.tpcc.rests:
         warehouses = max(1, round(spec.workload.tpcc.warehouses * both))
         here = min(here, TERMINALS_PER_WAREHOUSE * warehouses)
     return Figure(full=threads, here=here)

@@ -111,7 +111,7 @@ class Tpcc:
         return []
 
     def run(self, target: Target, asked: Asked) -> Begin:
-        """Return the job of the five transactions with keying and think times."""
+        """Return the job of the five transactions."""
         job = run_job(
             target,
             self._work.warehouses,
@@ -119,6 +119,7 @@ class Tpcc:
             asked.stop,
             connections=asked.threads or self._work.connections,
             repeat=asked.stream,
+            keying_and_thinking=self._work.rests,
         )
         slowed = job.model_copy(update={"time_dilation": self._time_dilation})
         return EngineLoad(slowed)

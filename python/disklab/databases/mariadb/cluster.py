@@ -19,6 +19,7 @@ from disklab.waiting import Wait
 MOST_HISTORY = 100
 METRICS = {
     "Innodb_buffer_pool_pages_dirty": "dirty_pages",
+    "Innodb_buffer_pool_pages_free": "free_pages",
     "Innodb_checkpoint_age": "checkpoint_age_bytes",
     "Innodb_history_list_length": "history_length",
 }
@@ -27,7 +28,9 @@ COUNTERS = {
     "Innodb_buffer_pool_reads": "page_requests_from_disk",
     "Innodb_pages_read": "pages_read",
     "Innodb_pages_written": "pages_written",
+    "Innodb_buffer_pool_pages_LRU_flushed": "pages_written_for_room",
     "Innodb_dblwr_pages_written": "doublewrite_pages",
+    "Innodb_dblwr_writes": "doublewrite_writes",
     "Innodb_os_log_written": "redo_bytes",
     "Innodb_log_writes": "redo_writes",
     "Innodb_data_fsyncs": "file_syncs",
