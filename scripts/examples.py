@@ -83,6 +83,7 @@ SHOWN = {
         "postgresql-failover-disks", "faults-until-whole-again-process-killed"
     ),
     "predicted/mariadb-which-disk": predicted("mariadb-which-disk", "rate"),
+    "predicted/mysql-8-sysbench": predicted("mysql-8-sysbench", "rate"),
     "predicted/mariadb-doublewrite": predicted("mariadb-doublewrite", "rate"),
     "predicted/galera-local-or-attached": predicted(
         "galera-local-or-attached", "rate-on-each-disk"
