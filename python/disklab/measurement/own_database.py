@@ -97,7 +97,7 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
     spec = only(ClusterTrial, trial.spec)
     place = experiment.document.place
     if record_of(spec.database.engine).needed_on is built_nowhere:
-        rule = f"on hosts disklab builds {', '.join(ENGINES)} only"
+        rule = f"on hosts disklab builds {', '.join(ENGINES)} and kits only"
         way_out = "rehearse it on this machine, or predict it"
         return Refusal(place(("database", "engine")), spec.database.engine, rule, way_out)
     if spec.workload.kind not in SENT and client_hosts.names_of(hosts):
