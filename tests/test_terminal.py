@@ -155,3 +155,19 @@ def test_no_other_module_prints() -> None:
                               "sys.stderr.write", "rich.print"}:  # fmt: skip
                     found.add(str(file.relative_to(PACKAGE)))
     assert found <= set(allowed), found - set(allowed)
+
+
+def test_a_warning_that_never_changes_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for free in ("72.5", "71"):
+        output.warn_once(f"/var/lib/disklab has {free} GiB free: writing more than that fails")
+    output.warn_once("the out-of-memory killer may choose this process")
+    told = capsys.readouterr().err
+    assert told.count("warning: ") == 2
+    assert "72.5 GiB free" in told
+    (tmp_path / "disklab/warnings-told.txt").unlink()
+    (tmp_path / "disklab/warnings-told.txt").mkdir()
+    output.warn_once("the out-of-memory killer may choose this process")
+    assert "out-of-memory" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from disklab.catalog.weather import (
 )
 from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib, scale_of, vm_names
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.output import Json, console, notes, print_json, warn
+from disklab.cli.output import Json, console, notes, print_json, warn_once
 from disklab.cli.root_part import root_part
 from disklab.engine import CacheCounters, LimitCounters, View, VolumeCounters
 from disklab.errors import Problem, UserError
@@ -273,7 +273,7 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     with ended_once(), progress() as told:
         made: attaching.Attached = perform(root_part(), Attach(request, known), told)
     for warning in made.warnings:
-        warn(warning)
+        warn_once(warning)
     if json:
         print_json(asdict(made))
     else:

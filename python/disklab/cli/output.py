@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,6 +89,28 @@ def print_json(content: dict[str, Any]) -> None:
 def warn(message: str) -> None:
     """Print a warning on standard error."""
     notes().print(Text.assemble(("warning: ", "yellow"), message))
+
+
+MOST_TOLD_BYTES = 1 << 16
+
+
+def warn_once(message: str) -> None:
+    """Print a warning that holds on each run of this machine, unless it was printed before.
+
+    What was printed is kept without its figures, which move; where that cannot be kept, the warning
+    is printed again.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    told = Path(cache) / "disklab/warnings-told.txt"
+    line = re.sub(r"\d[\d.,]*", "N", " ".join(message.split()))
+    with suppress(OSError, UnicodeError):
+        known = told.read_text(encoding="utf-8") if told.is_file() else ""
+        if line in known.splitlines():
+            return
+        told.parent.mkdir(parents=True, exist_ok=True)
+        kept = known if len(known) < MOST_TOLD_BYTES else ""
+        told.write_text(f"{kept}{line}\n", encoding="utf-8")
+    warn(message)
 
 
 def report(error: DisklabError, *, as_json: bool) -> None:

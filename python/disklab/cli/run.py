@@ -31,7 +31,7 @@ from disklab.cli.attach import (
     spells_of,
 )
 from disklab.cli.catalog import CatalogFiles, loaded
-from disklab.cli.output import OVER_BUDGET, Json, notes, print_json, warn
+from disklab.cli.output import OVER_BUDGET, Json, notes, print_json, warn, warn_once
 from disklab.cli.root_part import root_part
 from disklab.command.counts import (
     FSYNCS,
@@ -289,6 +289,7 @@ def _measured(
         cache_hit_ratio=after.counters.hit_ratio(before.counters),
         late_ratio=late,
         warnings=warnings,
+        standing=made.warnings,
     )
 
 
@@ -358,4 +359,4 @@ def _print(result: CommandRun, judged: list[Judged], changed: list[Change]) -> N
     for change in changed:
         out.print(Text(change.sentence(), "bold red" if change.grew else "green"))
     for warning in result.warnings:
-        warn(warning)
+        (warn_once if warning in result.standing else warn)(warning)

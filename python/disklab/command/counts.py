@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from disklab.catalog import parse_bytes
 from disklab.catalog.quantity import about_bytes
@@ -107,6 +107,8 @@ class CommandRun(BaseModel):
     late_ratio: float
     """The share of replies that this machine gave more than 50 microseconds late."""
     warnings: list[str] = []
+    standing: list[str] = Field(default=[], exclude=True)
+    """Those of the warnings that hold on each run of this machine."""
 
     @property
     def ios(self) -> int:

@@ -359,9 +359,12 @@ def simulated_run(
         if keep is not None:
             shutil.copytree(folder, keep, symlinks=True)
     answer = _answer(recording, resolution, credits_ratio)
-    warnings = [
+    standing = [
         *resolution.warnings,
         "simulated: files are recorded by strace, and I/Os follow one another",
+    ]
+    warnings = [
+        *standing,
         *([f"only the first {MOST_IOS:,} I/Os are simulated"] if cut else []),
     ]
     return CommandRun(
@@ -377,6 +380,7 @@ def simulated_run(
         limits=_limits(answer),
         late_ratio=0.0,
         warnings=warnings,
+        standing=standing,
     )
 
 
