@@ -265,7 +265,7 @@ def test_nothing_changes_that_nobody_touched(tab: Page, page: Path) -> None:
 def test_a_link_that_asks_for_more_says_so(tab: Page, page: Path, state: str, said: str) -> None:
     tab.goto(page.as_uri() + state)
     tab.wait_for_selector("#notice:not([hidden])")
-    assert f"does not know: {said}." in tab.inner_text("#notice")
+    assert f"does not have: {said}." in tab.inner_text("#notice")
 
 
 def test_different_work_is_not_compared(tab: Page, page: Path) -> None:

@@ -249,7 +249,7 @@ const LIMITS = {
   'vm cached IOPS': "the VM's requests a second to cached disks", 'vm cached MB/s': "the VM's megabytes a second to cached disks", 'node CPU': "the servers' processors", 'client CPU': "the client's processors",
 };
 const inWords = (resource) => LIMITS[resource.replace(/^data (?=disk )/, '')] ?? resource;
-const bound = ({resource, utilisation: used}) => (resource === 'latency' ? 'no limit is full: it waits for single requests' : used < 0.8 ? `nearest limit: ${inWords(resource)}, ${Math.round(used * 100)} % used` : `limited by ${inWords(resource)}`);
+const bound = ({resource, utilisation: used}) => (resource === 'latency' ? 'no limit is reached: each request just takes its time' : used < 0.8 ? `nearest limit: ${inWords(resource)}, ${Math.round(used * 100)} % used` : `limited by ${inWords(resource)}`);
 
 // What the two sides do differently: where there is any, their rates are no comparison of disks.
 const otherWork = () => WORK.filter((key) => SIDES.some((side) => asked(FIELDS.find(([name]) => name === key), state[side])) && !Object.is(state.a[key], state.b[key]));
@@ -294,14 +294,14 @@ function showAnswer() {
   const ms = (percentile) => of(({latency_ms}) => `${shown(latency_ms[percentile])} ms`);
   const rows = [
     ['Operations a second', ...of(({ops_per_s}) => shown(ops_per_s))], ['Median', ...ms('p50')], ['95 % within', ...ms('p95')], ['99 % within', ...ms('p99')],
-    ['What binds', ...of(({bottleneck}) => `${bound(bottleneck)}${bottleneck.place ? `, ${bottleneck.place}` : ''}`)],
+    ['What limits it', ...of(({bottleneck}) => `${bound(bottleneck)}${bottleneck.place ? `, ${bottleneck.place}` : ''}`)],
     ['Then', ...of(({resources}) => resources.slice(1, 3).map(({resource, utilisation}) => `${inWords(resource)} ${Math.min(100, Math.round(utilisation * 100))} %`).join(', '))],
     ['Price a month', ...of((_, {choice}) => usd(priceOf(state.offer, choice)))],
     ['After the credits', ...of((_, {after}) => (after === null ? '-' : `${shown(after)} a second`))],
   ];
   get('answer').replaceChildren(tableOf('Predicted', ['', 'A', 'B'], rows));
   const refined = SIDES.filter((side) => state.answers[side]?.refined).map((side) => side.toUpperCase());
-  get('fidelity').textContent = refined.length ? `${refined.join(' and ')}: quick fidelity.` : 'A sketch; it is refined when the knobs rest.';
+  get('fidelity').textContent = refined.length ? `${refined.join(' and ')}: quick fidelity.` : 'A sketch, which is refined when you stop turning.';
   const kept = SIDES.filter((side) => state.answers[side]?.report && state.answers[side].report.latency_ms.p99 <= state.promise)
     .sort((x, y) => (priceOf(state.offer, state[x]) ?? Infinity) - (priceOf(state.offer, state[y]) ?? Infinity));
   get('over').hidden = !state.promise;
@@ -417,7 +417,7 @@ function loaded() {
   state.at = state.preset !== null && offer.presets[state.preset].turn === state.turn ? offer.presets[state.preset].at : null;
   get('promise').value = state.promise || '';
   get('notice').hidden = !unknown.length;
-  get('notice').textContent = `This link asks for what this page does not know: ${unknown.join(', ')}. In its place stands the page's own example.`;
+  get('notice').textContent = `This link asks for something that this page does not have: ${unknown.join(', ')}. The page shows its own example instead.`;
   tellStudy();
   opened(chosenScene === null && (address.size || unknown.length) ? 'own' : chosenScene ?? 0);
 }
