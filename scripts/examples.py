@@ -161,7 +161,11 @@ SHOWN = {
         ("rehearse", "experiments/kafka-disks-and-copies.yaml", "--quick"), ("latency-p99",)
     ),
     "opensearch-durability": Example(
-        ("rehearse", "experiments/opensearch-durability.yaml", "--quick"), ("latency-p99",)
+        (
+            *("rehearse", "experiments/opensearch-durability.yaml", "--quick"),
+            *("--only", "event=host lost"),
+        ),
+        (),
     ),
     "mysql-8-sysbench": Example(
         ("rehearse", "experiments/mysql-8-sysbench.yaml", "--quick"), ("rate",)

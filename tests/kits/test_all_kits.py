@@ -56,7 +56,7 @@ def test_kafka_says_which_disk_it_needs_and_what_is_lost(lab: Lab, tmp_path: Pat
         for disk in ("P10", "P30"):
             assert cells[disk, flushes]["ops_per_s"] > 0
         lost = {
-            copies: cells[f"VM lost, {copies} local cop{'y' if copies == 1 else 'ies'}", flushes]
+            copies: cells[f"VM lost ({copies} local cop{'y' if copies == 1 else 'ies'})", flushes]
             for copies in (1, 3)
         }
         assert lost[3]["recovery"]["rows_lost"] == 0, lost[3]
