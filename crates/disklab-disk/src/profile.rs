@@ -29,6 +29,32 @@ pub struct HostProfile {
     pub volumes: Vec<VolumeProfile>,
 }
 
+impl HostProfile {
+    /// A host whose only volume is one remote disk without limits, `data`.
+    pub fn of_one_disk(name: &str, size_bytes: u64, latency: Latency) -> HostProfile {
+        HostProfile {
+            version: PROFILE_VERSION,
+            name: name.to_owned(),
+            seed: 1,
+            cached: Vec::new(),
+            uncached: Vec::new(),
+            cache: None,
+            volumes: vec![VolumeProfile {
+                name: "data".to_owned(),
+                size_bytes,
+                caching: Caching::None,
+                chunk_bytes: None,
+                disks: vec![DiskProfile {
+                    name: "disk".to_owned(),
+                    medium: Medium::Remote,
+                    limits: Vec::new(),
+                    latency,
+                }],
+            }],
+        }
+    }
+}
+
 /// The host cache of a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

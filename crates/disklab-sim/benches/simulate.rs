@@ -23,7 +23,7 @@ fn operations() -> u64 {
 fn cold_reads(operations: u64, read_ahead_kib: u64) -> Job {
     let text = include_str!("cold_reads.json");
     let mut job: Job = serde_json::from_str(text).expect("the file is a job");
-    let Kind::Database(database) = &mut job.kind else {
+    let Kind::Cassandra(database) = &mut job.kind else {
         unreachable!("it is a database cell");
     };
     database.workload.stop.operations = Some(operations);

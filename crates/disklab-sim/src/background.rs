@@ -61,14 +61,7 @@ impl Sync {
     }
 
     /// Sends what may be sent now.
-    fn send(
-        &mut self,
-        now: u64,
-        stream: usize,
-        storage: &mut Storage,
-        node: u16,
-        ios: &mut PendingIos,
-    ) {
+    fn send(&mut self, now: u64, stream: usize, storage: &mut Storage, ios: &mut PendingIos) {
         let unit = u64::from(WRITE_BYTES);
         let (start, space) = self.space;
         while self.left > 0 && self.under_way < DEPTH {
@@ -77,7 +70,7 @@ impl Sync {
             let at = start + self.cursor;
             self.cursor = (self.cursor + unit) % space.max(1);
             let purpose = Purpose::Stream(stream as u8);
-            let io = ios.add(PendingIo::new(node, purpose));
+            let io = ios.add(PendingIo::new(storage.number(), purpose));
             storage.submit(now, self.volume, Op::Write, at, WRITE_BYTES, io);
         }
     }
@@ -369,20 +362,14 @@ impl Background {
     }
 
     /// Sends what the streams may send now.
-    pub fn pump(
-        &mut self,
-        now: u64,
-        storage: &mut Storage,
-        node: u16,
-        ios: &mut PendingIos,
-    ) -> Wishes {
+    pub fn pump(&mut self, now: u64, storage: &mut Storage, ios: &mut PendingIos) -> Wishes {
         self.note(now);
-        self.log.send(now, COMMIT_LOG, storage, node, ios);
+        self.log.send(now, COMMIT_LOG, storage, ios);
         let mut wake_at = None;
         for index in 0..self.writers.len() {
             self.write_on(now, index);
             let writer = &mut self.writers[index];
-            writer.sync.send(now, index + 1, storage, node, ios);
+            writer.sync.send(now, index + 1, storage, ios);
             wake_at = wake_at.into_iter().chain(writer.wakes_at()).min();
         }
         let wish = wake_at.filter(|&at| at != self.wished_at);
@@ -605,7 +592,7 @@ mod tests {
             let mut ios = PendingIos::default();
             let mut bytes = [0; 4];
             loop {
-                let wishes = self.background.pump(now, &mut self.storage, 0, &mut ios);
+                let wishes = self.background.pump(now, &mut self.storage, &mut ios);
                 self.wake_at = wishes.pump_at.or(self.wake_at);
                 let ended = self.storage.disks.take_decided();
                 if ended.is_empty() {

@@ -2,16 +2,14 @@
 
 use disklab_disk::VolumeCounters;
 
-use crate::network::Link;
+use crate::machine::Machine;
 use crate::report::{Resource, Uses};
-use crate::station::Servers;
-use crate::storage::Storage;
 
 /// Where nothing is used more than this, what bounds the work is how long each part of it takes on its way.
 const BOUND: f64 = 0.85;
 
 /// What a machine had done when the work began.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Before {
     volumes: Vec<VolumeCounters>,
     busy_ns: u64,
@@ -20,11 +18,11 @@ pub struct Before {
 
 impl Before {
     /// The counters of a machine now.
-    pub fn of(now: u64, cores: &Servers, link: &Link, storage: &Storage) -> Before {
+    pub fn of(now: u64, machine: &Machine) -> Before {
         Before {
-            volumes: storage.volumes(now),
-            busy_ns: cores.usage().busy_ns,
-            sent_bytes: link.sent_bytes(),
+            volumes: machine.storage.volumes(now),
+            busy_ns: machine.cores.usage().busy_ns,
+            sent_bytes: machine.link.sent_bytes(),
         }
     }
 
@@ -34,8 +32,9 @@ impl Before {
         uses: &mut Uses,
         place: String,
         (now, elapsed_ns): (u64, u64),
-        (cores, link, storage): (&Servers, &Link, &Storage),
+        machine: &Machine,
     ) {
+        let (cores, link, storage) = (&machine.cores, &machine.link, &machine.storage);
         let at = storage.volumes(now);
         let volumes = storage.host().volumes();
         for (((_, volume), now), before) in volumes.zip(&at).zip(&self.volumes) {

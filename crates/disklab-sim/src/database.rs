@@ -2,12 +2,15 @@
 
 pub mod build;
 pub mod cassandra;
+mod draws;
 pub mod etcd;
 mod fill;
 pub mod mariadb;
 mod outage;
 pub mod postgresql;
+mod recovery;
 mod replicas;
+mod servers;
 pub mod sessions;
 mod transactions;
 mod wal;

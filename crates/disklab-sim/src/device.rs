@@ -5,12 +5,13 @@ mod pages;
 
 use std::collections::VecDeque;
 
-use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
+use disklab_disk::{Io, Op, Refusal, VolumeCounters, VolumeId};
 use disklab_units::random::Stream;
 use disklab_units::{Bytes, Instant};
 
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
+use crate::event::{Happening, events};
 use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
 use crate::record::Recorder;
 use crate::station::Servers;
@@ -23,31 +24,11 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 const SYNC: usize = 2;
 
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// A slot of a job's queue submits an I/O.
-    Submit(u32),
-    /// The I/O of a slot has ended, or beyond the slots one of the page cache's.
-    Ended(u32),
-    /// The disk model is due.
-    Due,
-}
-
-impl Code for Event {
-    fn encode(self) -> u32 {
-        match self {
-            Event::Submit(n) => n << 2,
-            Event::Ended(n) => n << 2 | 1,
-            Event::Due => 2,
-        }
-    }
-
-    fn decode(code: u32) -> Event {
-        match code & 3 {
-            0 => Event::Submit(code >> 2),
-            1 => Event::Ended(code >> 2),
-            _ => Event::Due,
-        }
+events! {
+    /// What happens beside I/Os: those of slots, and beyond them those of the page cache.
+    pub enum Event in 32 bits {
+        /// A slot of a job's queue submits an I/O.
+        Submit(slot: u32),
     }
 }
 
@@ -103,9 +84,8 @@ enum Kernel {
 
 /// A device under load in virtual time.
 pub struct Device {
-    queue: Queue<Event>,
-    disks: Disks,
-    volume: VolumeId,
+    /// The volume and its records.
+    pub bench: Bench<Event>,
     warm_up_ns: u64,
     /// Of the whole load.
     ends_ns: u64,
@@ -121,9 +101,6 @@ pub struct Device {
     places: Stream,
     directions: Stream,
     sizes: Stream,
-    recorder: Recorder,
-    /// Of the volume, where the measurement begins.
-    before: VolumeCounters,
     /// Busy time of the jobs' threads until then.
     busy_before_ns: u64,
 }
@@ -136,15 +113,8 @@ impl Device {
         seed: u64,
         off: &[Mechanism],
     ) -> Result<Device, Refusal> {
-        let mut profile = job.host.clone();
-        profile.seed = crate::cluster::hash(seed, 1);
-        if off.contains(&Mechanism::ThrottleWindows) {
-            crate::storage::set_windows(&mut profile, 0);
-        }
-        let mut disks = Disks::new(profile)?;
-        let host = &mut disks.host;
-        let volume = host.volume_named(&job.volume);
-        let volume = volume.expect("the job was checked: the volume exists");
+        let mut bench = Bench::new(job, seed, off)?;
+        let (host, volume) = (&mut bench.disks.host, bench.volume);
         let size = host.volume(volume).map_or(0, |v| v.size_bytes);
         let loads: Vec<&Fio> = std::iter::once(first).chain(&job.beside).collect();
         let (sections, jobs) = laid_out(&loads, size);
@@ -155,7 +125,6 @@ impl Device {
             let files = files.fold(0, u64::saturating_add).min(size);
             host.warm(volume, Bytes::ZERO, Bytes::new(files));
         }
-        let before = host.counters(Instant::EPOCH, volume);
         let mut slots = Vec::new();
         for (number, state) in jobs.iter().enumerate() {
             let slot = Slot {
@@ -168,13 +137,11 @@ impl Device {
                 depth(&sections[state.section].fio),
             ));
         }
+        bench.recorder = Recorder::of_kinds(KINDS.len() * sections.len());
         Ok(Device {
-            queue: Queue::default(),
-            disks,
-            volume,
+            bench,
             warm_up_ns: first.warm_up_ns,
             ends_ns: first.warm_up_ns.saturating_add(first.runtime_ns),
-            recorder: Recorder::of_kinds(KINDS.len() * sections.len()),
             active: slots.len(),
             sections,
             jobs,
@@ -185,7 +152,6 @@ impl Device {
             places: Stream::new(seed, "fio places"),
             directions: Stream::new(seed, "fio directions"),
             sizes: Stream::new(seed, "fio sizes"),
-            before,
             busy_before_ns: 0,
         })
     }
@@ -197,8 +163,10 @@ impl Device {
         }
         let mut warm = self.warm_up_ns == 0;
         while self.active > 0 {
-            let Some(event) = self.queue.pop() else { break };
-            let now = self.queue.now();
+            let Some(event) = self.bench.queue.pop() else {
+                break;
+            };
+            let now = self.bench.queue.now();
             if now >= self.ends_ns {
                 break;
             }
@@ -207,29 +175,17 @@ impl Device {
                 self.measure(now);
             }
             match event {
-                Event::Submit(slot) => self.submit(now, slot),
-                Event::Ended(number) => self.ended(now, number),
-                Event::Due => {
-                    if self.disks.step(now) {
-                        self.schedule(now);
-                    }
-                }
+                Happening::Own(Event::Submit(slot)) => self.submit(now, slot),
+                Happening::Io(number) => self.ended(now, number),
+                Happening::Due(_) => self.bench.step(now),
             }
         }
-        self.recorder.end(self.queue.now());
-        assert!(
-            self.recorder.littles_law_holds(),
-            "Little's law does not hold: some I/O was lost or counted twice"
-        );
+        self.bench.end();
     }
 
     /// The warm-up is over: what was done before does not count.
     fn measure(&mut self, now: u64) {
-        self.recorder.measure(now);
-        self.before = self
-            .disks
-            .host
-            .counters(Instant::from_nanos(now), self.volume);
+        self.bench.measure(now);
         self.busy_before_ns = self.busy_ns();
     }
 
@@ -252,7 +208,7 @@ impl Device {
         };
         job.submitted += 1;
         let at = job.thread.serve(due, fio.submit_ns);
-        self.queue.push(at, Event::Submit(slot));
+        self.bench.queue.push(at, Event::Submit(slot));
     }
 
     fn submit(&mut self, now: u64, slot: u32) {
@@ -286,13 +242,13 @@ impl Device {
         let buffered = fio.buffered.is_some();
         let state = &mut self.slots[slot as usize];
         (state.start, state.kind) = (now, first_kind + kind);
-        self.recorder.started(now);
+        self.bench.recorder.started(now);
         if buffered {
             self.submit_buffered(now, slot, kind, offset, len);
         } else {
             self.send(now, u64::from(slot), kind, at, len as u32);
         }
-        self.schedule(now);
+        self.bench.schedule(now);
     }
 
     /// An I/O of a slot that goes through the page cache.
@@ -319,17 +275,7 @@ impl Device {
             SYNC => Op::Flush,
             _ => Op::Write,
         };
-        let (volume, offset) = (self.volume, Bytes::new(offset));
-        self.disks.submit(
-            now,
-            Io {
-                tag,
-                volume,
-                op,
-                offset,
-                len,
-            },
-        );
+        self.bench.submit(now, tag, op, offset, len);
     }
 
     /// Sends an I/O of the kernel's.
@@ -434,14 +380,14 @@ impl Device {
                 }
             }
         }
-        self.schedule(now);
+        self.bench.schedule(now);
     }
 
     /// An I/O of a slot is done, as far as its job can see.
     #[inline(always)]
     fn complete(&mut self, now: u64, slot: u32) {
         let Slot { job, start, kind } = self.slots[slot as usize];
-        self.recorder.ended(now, kind, start);
+        self.bench.recorder.ended(now, kind, start);
         let section = &mut self.sections[self.jobs[job as usize].section];
         section.last_end = now;
         if section.fio.sync.is_none() || !self.sync(now, slot) {
@@ -473,12 +419,12 @@ impl Device {
         });
         let state = &mut self.slots[slot as usize];
         (state.start, state.kind) = (now, kind - WRITE + SYNC);
-        self.recorder.started(now);
+        self.bench.recorder.started(now);
         self.flush(now, job);
         if self.jobs[job as usize].pages.writing_bytes == 0 {
             self.commit(now, job);
         }
-        self.schedule(now);
+        self.bench.schedule(now);
         true
     }
 
@@ -517,23 +463,13 @@ impl Device {
         self.complete(now, slot);
     }
 
-    fn schedule(&mut self, now: u64) {
-        self.disks
-            .schedule(now, &mut self.queue, Event::Ended, Event::Due);
-    }
-
-    /// What was recorded, by [`KINDS`] of each section.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
     /// The name of each section, and the measured time until its last I/O.
     pub fn sections(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sections.iter().map(|section| {
             let elapsed = section.last_end.saturating_sub(self.warm_up_ns).max(1);
             let whole = !section.fio.once;
             let span = if whole {
-                self.recorder.elapsed_ns()
+                self.bench.recorder.elapsed_ns()
             } else {
                 elapsed
             };
@@ -541,29 +477,84 @@ impl Device {
         })
     }
 
-    /// The disk model and the volume.
-    pub fn host(&self) -> (&Host, VolumeId) {
-        (&self.disks.host, self.volume)
-    }
-
-    /// The disk model.
-    pub fn host_mut(&mut self) -> &mut Host {
-        &mut self.disks.host
-    }
-
-    /// Counters of the volume at the start.
-    pub fn before(&self) -> &VolumeCounters {
-        &self.before
-    }
-
     /// Jobs' threads: how many, and their busy time.
     pub fn thread_usage(&self) -> (u64, u64) {
         (self.jobs.len() as u64, self.busy_ns() - self.busy_before_ns)
     }
+}
 
-    /// Events scheduled.
-    pub fn events(&self) -> u64 {
-        self.queue.scheduled()
+/// A volume that is measured, its events and its records; of fio by [`KINDS`] of each section.
+pub struct Bench<E> {
+    pub queue: Queue<Happening<E>>,
+    pub disks: Disks,
+    pub volume: VolumeId,
+    pub recorder: Recorder,
+    /// Of the volume, where the measurement begins.
+    pub before: VolumeCounters,
+}
+
+impl<E: Code> Bench<E> {
+    /// The idle volume of a checked job. Refuses what the disk model refuses.
+    pub fn new(job: &DeviceJob, seed: u64, off: &[Mechanism]) -> Result<Bench<E>, Refusal> {
+        let mut profile = job.host.clone();
+        profile.seed = crate::cluster::hash(seed, 1);
+        if off.contains(&Mechanism::ThrottleWindows) {
+            crate::storage::set_windows(&mut profile, 0);
+        }
+        let disks = Disks::new(profile)?;
+        let volume = disks.host.volume_named(&job.volume);
+        let volume = volume.expect("the job was checked: the volume exists");
+        Ok(Bench {
+            queue: Queue::default(),
+            before: disks.host.counters(Instant::EPOCH, volume),
+            disks,
+            volume,
+            recorder: Recorder::new(),
+        })
+    }
+
+    /// Sends an I/O; [`Bench::schedule`] it and what came with it before time goes on.
+    #[inline]
+    pub fn submit(&mut self, now: u64, tag: u64, op: Op, offset: u64, len: u32) {
+        let (volume, offset) = (self.volume, Bytes::new(offset));
+        let io = Io {
+            tag,
+            volume,
+            op,
+            offset,
+            len,
+        };
+        self.disks.submit(now, io);
+    }
+
+    /// Schedules what the disk model has decided.
+    pub fn schedule(&mut self, now: u64) {
+        let due = Happening::Due(0);
+        self.disks
+            .schedule(now, &mut self.queue, Happening::Io, due);
+    }
+
+    /// The disk model does what is due.
+    pub fn step(&mut self, now: u64) {
+        if self.disks.step(now) {
+            self.schedule(now);
+        }
+    }
+
+    /// The warm-up is over: what was done before does not count.
+    pub fn measure(&mut self, now: u64) {
+        self.recorder.measure(now);
+        let host = &self.disks.host;
+        self.before = host.counters(Instant::from_nanos(now), self.volume);
+    }
+
+    /// The run is over.
+    pub fn end(&mut self) {
+        self.recorder.end(self.queue.now());
+        assert!(
+            self.recorder.littles_law_holds(),
+            "Little's law does not hold: some I/O was lost or counted twice"
+        );
     }
 }
 

@@ -3,10 +3,7 @@
 //! It is what tests hold against the kernel's own page cache; a database's reads go the same way.
 
 use disklab_disk::Refusal;
-use disklab_disk::profile::{
-    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
-    VolumeProfile,
-};
+use disklab_disk::profile::{Distribution, HostProfile, Latency};
 
 use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
 use crate::job::{FileJob, Mechanism};
@@ -72,28 +69,10 @@ fn arrive(storage: &mut Storage, ios: &mut PendingIos) {
 /// A disk that answers at once.
 fn host(size_bytes: u64) -> HostProfile {
     let at_once = Distribution::constant(1);
-    HostProfile {
-        version: PROFILE_VERSION,
-        name: "file".to_owned(),
-        seed: 1,
-        cached: Vec::new(),
-        uncached: Vec::new(),
-        cache: None,
-        volumes: vec![VolumeProfile {
-            name: VOLUME.to_owned(),
-            size_bytes: size_bytes.next_multiple_of(PAGE_BYTES),
-            caching: Caching::None,
-            chunk_bytes: None,
-            disks: vec![DiskProfile {
-                name: "disk".to_owned(),
-                medium: Medium::Remote,
-                limits: Vec::new(),
-                latency: Latency {
-                    read: at_once.clone(),
-                    write: at_once.clone(),
-                    flush: at_once,
-                },
-            }],
-        }],
-    }
+    let latency = Latency {
+        read: at_once.clone(),
+        write: at_once.clone(),
+        flush: at_once,
+    };
+    HostProfile::of_one_disk("file", size_bytes.next_multiple_of(PAGE_BYTES), latency)
 }

@@ -41,7 +41,7 @@ mod tail;
 mod tests;
 
 pub use answer::answers;
-pub use check::{MECHANISMS, check};
+pub use check::check;
 pub use faults::{CourseReport, FaultReport, RebuildReport, StepReport};
 pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};
 pub use simulate::{simulate, simulate_all};

@@ -7,7 +7,6 @@ use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{Cluster, Mechanism};
 use crate::model::Setting;
 use crate::network::Link;
-use crate::simulate::NodeParts;
 use crate::station::Servers;
 use crate::storage::{Reading, ReadingRules, Storage, set_windows};
 
@@ -57,19 +56,36 @@ impl Machine {
         self.storage.reset();
     }
 
-    /// What it leaves for a report.
-    pub fn parts(&self) -> NodeParts<'_> {
-        NodeParts {
-            cores: &self.cores,
-            link: &self.link,
-            storage: &self.storage,
-            pending_compaction_bytes: 0,
-            before: &self.before,
-        }
+    /// Its volumes with what they have done, up to `now` and when measuring began.
+    pub fn volumes(
+        &self,
+        now: u64,
+    ) -> impl Iterator<Item = (&str, VolumeCounters, &VolumeCounters)> {
+        let volumes = self
+            .storage
+            .host()
+            .volumes()
+            .map(|(_, volume)| &volume.name[..]);
+        let counters = self.storage.volumes(now).into_iter().zip(&self.before);
+        volumes
+            .zip(counters)
+            .map(|(name, (now, before))| (name, now, before))
     }
 }
 
 impl Cluster {
+    /// Name of the volume with the log.
+    pub fn log_volume(&self) -> &str {
+        self.commitlog_volume.as_ref().unwrap_or(&self.data_volume)
+    }
+
+    /// Bytes of the data volume; zero: there is none.
+    pub fn data_volume_bytes(&self) -> u64 {
+        let mut volumes = self.host.volumes.iter();
+        let volume = volumes.find(|volume| volume.name == self.data_volume);
+        volume.map_or(0, |volume| volume.size_bytes)
+    }
+
     /// Bytes of a machine's host cache; zero: it has none.
     pub fn host_cache_bytes(&self) -> u64 {
         let cache = self.host.cache.as_ref();

@@ -6,7 +6,7 @@ use disklab_units::Instant;
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
 use crate::event::Happening;
-use crate::job::{Journal, Mechanism, Stop};
+use crate::job::{Fidelity, Journal, Mechanism, Stop};
 use crate::record::Recorder;
 use crate::report::Report;
 use crate::storage::{PendingIo, PendingIos};
@@ -52,6 +52,9 @@ pub trait Model: Sized {
     type Job;
     /// What happens in it.
     type Event: Code;
+
+    /// A smaller job of a run of less than full fidelity, and by how much it is smaller.
+    fn scaled(job: &Self::Job, fidelity: Fidelity) -> (Self::Job, u64);
 
     /// Builds it from a checked job. Refuses what the disk model refuses.
     fn new(job: &Self::Job, setting: &Setting) -> Result<Self, Refusal>;

@@ -1,24 +1,19 @@
 //! One node: its cores, slots, network and storage.
 
 use crate::background::Background;
-use crate::network::Link;
+use crate::machine::Machine;
 use crate::pauses::{Garbage, Pauses};
 use crate::permutation::Permutation;
-use crate::station::{Servers, Slots};
-use crate::storage::Storage;
+use crate::station::Slots;
 
 /// A node of the cluster.
 pub struct Node {
-    /// vCPUs.
-    pub cores: Servers,
+    /// vCPUs, network, disks and caches.
+    pub machine: Machine,
     /// `concurrent_reads`.
     pub read_slots: Slots,
     /// `concurrent_writes`.
     pub write_slots: Slots,
-    /// What it sends.
-    pub link: Link,
-    /// Disks and caches.
-    pub storage: Storage,
     /// Flush, compaction, commit log.
     pub background: Background,
     /// Its pauses.
@@ -40,7 +35,7 @@ impl Node {
     #[inline]
     pub fn take_request(&mut self, now: u64, garbage: Garbage) {
         if let Some(span) = self.pauses.count(now, garbage) {
-            self.cores.pause(now, span);
+            self.machine.cores.pause(now, span);
         }
     }
 }

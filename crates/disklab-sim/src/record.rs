@@ -16,6 +16,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// Latencies and counts of a run.
+#[derive(Default)]
 pub struct Recorder {
     /// By kind of operation.
     latencies: Vec<Histogram<u64>>,
@@ -34,12 +35,6 @@ pub struct Recorder {
     starts: u128,
 }
 
-impl Default for Recorder {
-    fn default() -> Recorder {
-        Recorder::new()
-    }
-}
-
 impl Recorder {
     /// Nothing recorded of reads and writes.
     pub fn new() -> Recorder {
@@ -52,15 +47,7 @@ impl Recorder {
             latencies: vec![histogram(); kinds],
             latency_sums: vec![0; kinds],
             tail: Tail::new(kinds),
-            measured_from: 0,
-            measured_to: 0,
-            last_end: 0,
-            disk_waits: 0,
-            under_way: 0,
-            area: 0,
-            changed_at: 0,
-            times: 0,
-            starts: 0,
+            ..Recorder::default()
         }
     }
 

@@ -1,39 +1,18 @@
 //! A recorded trace on one volume: its I/Os at its times, or one after the other.
 
-use disklab_disk::{Host, Io, Op, Refusal, VolumeCounters, VolumeId};
-use disklab_units::{Bytes, Instant};
+use disklab_disk::{Op, Refusal};
+use disklab_units::Bytes;
 
 use crate::client::Kind;
-use crate::disks::Disks;
-use crate::engine::{Code, Queue};
+use crate::device::Bench;
+use crate::event::{Happening, events};
 use crate::job::{CacheState, DeviceJob, Mechanism, Trace};
-use crate::record::Recorder;
 
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// The next I/O of the trace is due.
-    Arrival,
-    /// The I/O of that number has ended.
-    Ended(u32),
-    /// The disk model is due.
-    Due,
-}
-
-impl Code for Event {
-    fn encode(self) -> u32 {
-        match self {
-            Event::Ended(n) => n << 2 | 1,
-            Event::Arrival => 0,
-            Event::Due => 2,
-        }
-    }
-
-    fn decode(code: u32) -> Event {
-        match code & 3 {
-            0 => Event::Arrival,
-            1 => Event::Ended(code >> 2),
-            _ => Event::Due,
-        }
+events! {
+    /// What happens beside I/Os, which have their numbers in the trace.
+    pub enum Event in 32 bits {
+        /// The next I/O of the trace is due.
+        Arrival,
     }
 }
 
@@ -42,16 +21,13 @@ impl Code for Event {
 /// In an open loop each I/O is submitted when the trace says, whatever became of those before it; so
 /// a latency begins at its intended start. In a closed loop so many are under way at a time.
 pub struct Replay<'a> {
-    queue: Queue<Event>,
-    disks: Disks,
-    volume: VolumeId,
+    /// The volume and its records.
+    pub bench: Bench<Event>,
     trace: &'a Trace,
     next: usize,
     starts: Vec<u64>,
-    recorder: Recorder,
     first_end: Option<u64>,
     last_end: u64,
-    before: VolumeCounters,
 }
 
 impl<'a> Replay<'a> {
@@ -62,32 +38,20 @@ impl<'a> Replay<'a> {
         seed: u64,
         off: &[Mechanism],
     ) -> Result<Replay<'a>, Refusal> {
-        let mut profile = job.host.clone();
-        profile.seed = crate::cluster::hash(seed, 1);
-        if off.contains(&Mechanism::ThrottleWindows) {
-            crate::storage::set_windows(&mut profile, 0);
-        }
-        let mut disks = Disks::new(profile)?;
-        let host = &mut disks.host;
-        let volume = host.volume_named(&job.volume);
-        let volume = volume.expect("the job was checked: the volume exists");
+        let mut bench = Bench::new(job, seed, off)?;
+        let (host, volume) = (&mut bench.disks.host, bench.volume);
         if job.host_cache == CacheState::Warm {
             for (&offset, &len) in trace.offset_bytes.iter().zip(&trace.len_bytes) {
                 host.warm(volume, Bytes::new(offset), Bytes::new(u64::from(len)));
             }
         }
-        let before = host.counters(Instant::EPOCH, volume);
         Ok(Replay {
-            queue: Queue::default(),
-            disks,
-            volume,
+            bench,
             trace,
             next: 0,
             starts: vec![0; trace.at_ns.len()],
-            recorder: Recorder::new(),
             first_end: None,
             last_end: 0,
-            before,
         })
     }
 
@@ -101,31 +65,24 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        while let Some(event) = self.queue.pop() {
-            let now = self.queue.now();
+        while let Some(event) = self.bench.queue.pop() {
+            let now = self.bench.queue.now();
             match event {
-                Event::Arrival => {
+                Happening::Own(Event::Arrival) => {
                     self.submit(now);
                     self.expect_next();
                 }
-                Event::Ended(number) => self.ended(now, number as usize),
-                Event::Due => {
-                    if self.disks.step(now) {
-                        self.schedule(now);
-                    }
-                }
+                Happening::Io(number) => self.ended(now, number as usize),
+                Happening::Due(_) => self.bench.step(now),
             }
         }
-        self.recorder.end(self.queue.now());
-        assert!(
-            self.recorder.littles_law_holds() && self.recorder.under_way() == 0,
-            "some I/O of the trace was lost or counted twice"
-        );
+        self.bench.end();
+        assert_eq!(self.bench.recorder.under_way(), 0, "some I/O was lost");
     }
 
     fn expect_next(&mut self) {
         if let Some(&at) = self.trace.at_ns.get(self.next) {
-            self.queue.push(at, Event::Arrival);
+            self.bench.queue.push(at, Event::Arrival);
         }
     }
 
@@ -133,20 +90,17 @@ impl<'a> Replay<'a> {
         let number = self.next;
         self.next += 1;
         self.starts[number] = now;
-        self.recorder.started(now);
-        let io = Io {
-            tag: number as u64,
-            volume: self.volume,
-            op: if self.trace.is_write[number] {
-                Op::Write
-            } else {
-                Op::Read
-            },
-            offset: Bytes::new(self.trace.offset_bytes[number]),
-            len: self.trace.len_bytes[number],
+        self.bench.recorder.started(now);
+        let op = match self.trace.is_write[number] {
+            true => Op::Write,
+            false => Op::Read,
         };
-        self.disks.submit(now, io);
-        self.schedule(now);
+        let (offset, len) = (
+            self.trace.offset_bytes[number],
+            self.trace.len_bytes[number],
+        );
+        self.bench.submit(now, number as u64, op, offset, len);
+        self.bench.schedule(now);
     }
 
     fn ended(&mut self, now: u64, number: usize) {
@@ -155,7 +109,7 @@ impl<'a> Replay<'a> {
         } else {
             Kind::Read
         };
-        self.recorder.ended(now, kind, self.starts[number]);
+        self.bench.recorder.ended(now, kind, self.starts[number]);
         self.first_end.get_or_insert(now);
         self.last_end = now;
         if self.trace.depth.is_some() && self.next < self.trace.at_ns.len() {
@@ -163,40 +117,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn schedule(&mut self, now: u64) {
-        self.disks
-            .schedule(now, &mut self.queue, Event::Ended, Event::Due);
-    }
-
     /// I/Os a second between the first end and the last: that of the trace's arrivals when the volume keeps up, however
     /// short the trace is.
     pub fn rate(&self) -> Option<f64> {
         let span = self.last_end - self.first_end?;
         (span > 0).then(|| (self.trace.at_ns.len() - 1) as f64 * 1e9 / span as f64)
-    }
-
-    /// What was recorded.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
-    /// The disk model and the volume.
-    pub fn host(&self) -> (&Host, VolumeId) {
-        (&self.disks.host, self.volume)
-    }
-
-    /// The disk model.
-    pub fn host_mut(&mut self) -> &mut Host {
-        &mut self.disks.host
-    }
-
-    /// Counters of the volume at the start.
-    pub fn before(&self) -> &VolumeCounters {
-        &self.before
-    }
-
-    /// Events scheduled.
-    pub fn events(&self) -> u64 {
-        self.queue.scheduled()
     }
 }

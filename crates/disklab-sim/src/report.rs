@@ -319,7 +319,7 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
 }
 
 /// Uses of like resources, of which the busiest is named.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Uses {
     all: BTreeMap<String, Vec<(String, f64, u128)>>,
     /// The limits of the host that burst.

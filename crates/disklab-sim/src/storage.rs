@@ -306,9 +306,22 @@ impl Storage {
         File(number)
     }
 
+    /// The number of its node.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
     /// The disk model.
     pub fn host(&self) -> &Host {
         &self.disks.host
+    }
+
+    /// A volume of a checked job by its name, and its size.
+    pub fn volume_named(&self, name: &str) -> (VolumeId, u64) {
+        let volume = self.host().volume_named(name);
+        let volume = volume.expect("the job was checked: the volume exists");
+        let size = self.host().volume(volume).map_or(0, |v| v.size_bytes);
+        (volume, size)
     }
 
     /// Counters of all volumes at `now`, in order of attachment.
@@ -736,6 +749,18 @@ impl Storage {
             len,
         };
         self.disks.submit(now, io);
+    }
+
+    /// Sends an I/O for a purpose to the volume with the table.
+    pub fn send(
+        &mut self,
+        now: u64,
+        ios: &mut PendingIos,
+        purpose: Purpose,
+        (op, at, bytes): (Op, u64, u64),
+    ) {
+        let io = ios.add(PendingIo::new(self.number, purpose));
+        self.submit(now, self.data, op, at, bytes as u32, io);
     }
 
     /// Forgets the last hit: it was part of something that is counted already.

@@ -79,7 +79,7 @@ struct Kind {
 }
 
 /// What the latencies of each kind of operation consist of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tail(Vec<Kind>);
 
 /// Milliseconds by stretch; together they are the percentile.

@@ -1,9 +1,6 @@
 //! Pieces that the unit tests share.
 
-use disklab_disk::profile::{
-    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
-    VolumeProfile,
-};
+use disklab_disk::profile::{Distribution, HostProfile, Latency};
 
 use crate::job::Cluster;
 
@@ -14,26 +11,7 @@ pub fn host(latency_ns: u64) -> HostProfile {
         write: Distribution::constant(latency_ns),
         flush: Distribution::constant(0),
     };
-    HostProfile {
-        version: PROFILE_VERSION,
-        name: "test".to_owned(),
-        seed: 1,
-        cached: Vec::new(),
-        uncached: Vec::new(),
-        cache: None,
-        volumes: vec![VolumeProfile {
-            name: "data".to_owned(),
-            size_bytes: 1 << 40,
-            caching: Caching::None,
-            chunk_bytes: None,
-            disks: vec![DiskProfile {
-                name: "disk".to_owned(),
-                medium: Medium::Remote,
-                limits: Vec::new(),
-                latency,
-            }],
-        }],
-    }
+    HostProfile::of_one_disk("test", 1 << 40, latency)
 }
 
 /// A cluster of such hosts.

@@ -14,6 +14,7 @@ mod quick;
 mod replicas;
 mod sizes;
 mod sql;
+mod suite;
 mod tables;
 mod tail;
 mod traces;

@@ -6,11 +6,12 @@
 
 use crate::jobs;
 use crate::jobs::servers::at;
-use crate::jobs::{host, network, postgresql, postgresql_job};
+use crate::jobs::{host, json, mariadb, network, postgresql, postgresql_job};
 use disklab_disk::profile::{Distribution, HostProfile};
 use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, Report, simulate};
+use serde_json::json;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -90,10 +91,7 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         rows: 2_000_000,
         row_bytes,
         entry_bytes,
-        sizes: None,
-        fill_sessions: 0,
-        ends: 0,
-        built_full: false,
+        ..Relation::default()
     };
     let job = MariadbJob {
         cluster: Cluster {
@@ -103,59 +101,26 @@ fn job(statements: Vec<Statement>, threads: u32, pool_mib: u64) -> Job {
         },
         client: other.client,
         network: network(10 * US),
-        database: MariadbSettings {
-            tls: false,
-            buffer_pool_bytes: pool_mib << 20,
-            log_file_bytes: 96 << 20,
-            syncs_redo: true,
-            writes_binlog: true,
-            sync_binlog: 1,
-            binlog_rows: false,
-            replication: Replication::Alone,
-            applier_threads: 1,
-            binlog_volume: None,
-            binlog_journal_writes: 0,
-            doublewrite: true,
-            doublewrite_pages: 128,
-            time_journal_writes: 0,
-            dirty_pages_pct_lwm: 0,
-            splits_exclude_searches: true,
-            io_capacity: 200,
-            io_capacity_max: 2000,
-            lru_scan_depth: 1536,
-            old_blocks_pct: 37,
-            old_blocks_time_ns: SECOND,
-        },
+        database: json(json!({
+            "tls": false, "buffer_pool_bytes": pool_mib << 20, "log_file_bytes": 96 << 20,
+            "syncs_redo": true, "writes_binlog": true, "sync_binlog": 1, "doublewrite": true,
+            "io_capacity": 200, "io_capacity_max": 2000, "lru_scan_depth": 1536,
+            "old_blocks_pct": 37, "old_blocks_time_ns": SECOND,
+        })),
         tables: vec![table("sbtest", 208, 8), table("k", 0, 13)],
         workload: other.workload,
         before: Before::default(),
-        parameters: MariadbParameters {
-            overhead_ns: 0,
-            client_cpu_ns: 0,
-            statement_cpu_ns: 17 * US,
-            tls_cpu_ns: 0,
-            row_read_cpu_ns: 4 * US,
-            row_write_cpu_ns: 12 * US,
-            scan_row_cpu_ns: 380,
-            page_read_cpu_ns: 55 * US,
-            page_write_cpu_ns: 3 * US,
-            commit_cpu_ns: 108 * US,
-            replication_cpu_ns: 10 * US,
-            redo_row_bytes: 110,
-            redo_commit_bytes: 70,
-            binlog_commit_bytes: 367,
-        },
+        parameters: json(json!({
+            "overhead_ns": 0, "client_cpu_ns": 0, "statement_cpu_ns": 17 * US, "tls_cpu_ns": 0,
+            "row_read_cpu_ns": 4 * US, "row_write_cpu_ns": 12 * US, "scan_row_cpu_ns": 380,
+            "page_read_cpu_ns": 55 * US, "page_write_cpu_ns": 3 * US, "commit_cpu_ns": 108 * US,
+            "replication_cpu_ns": 10 * US, "redo_row_bytes": 110, "redo_commit_bytes": 70,
+            "binlog_commit_bytes": 367,
+        })),
         faults: None,
     };
     template.kind = Kind::Mariadb(job);
     template
-}
-
-fn settings(job: &mut Job) -> &mut MariadbJob {
-    match &mut job.kind {
-        Kind::Mariadb(job) => job,
-        other => panic!("a MariaDB job, not {other:?}"),
-    }
 }
 
 fn run(job: &Job) -> Report {
@@ -217,7 +182,7 @@ fn purge_of_deleted_rows_holds_searches_up_and_reads_and_writes_neighbours() {
     let select = || statement(1, false, vec![access("sbtest", Read, 1, None)]);
     let rows = |statements| {
         let mut job = job(statements, 16, 64);
-        let settings = settings(&mut job);
+        let settings = mariadb(&mut job);
         settings.tables[0].rows = 400_000;
         settings.workload.warm_up_ns = 2 * SECOND;
         settings.workload.stop.duration_ns = Some(6 * SECOND);
@@ -240,7 +205,7 @@ fn purge_of_deleted_rows_holds_searches_up_and_reads_and_writes_neighbours() {
     assert!(sums.0.write_bytes_per_operation > 1.1 * sums.1.write_bytes_per_operation);
     // MySQL's searches go on.
     let mut mysql = deletes.clone();
-    settings(&mut mysql).database.splits_exclude_searches = false;
+    mariadb(&mut mysql).database.splits_exclude_searches = false;
     assert_eq!(run(&mysql).ops_per_s, unlocked.ops_per_s);
     // Nothing is deleted: nothing is purged.
     let reads = rows(vec![select()]);
@@ -251,7 +216,7 @@ fn purge_of_deleted_rows_holds_searches_up_and_reads_and_writes_neighbours() {
 fn without_doublewrite_a_page_is_written_once() {
     let with = job(writes(), 8, 128);
     let mut off = with.clone();
-    settings(&mut off).database.doublewrite = false;
+    mariadb(&mut off).database.doublewrite = false;
     let off = run(&off).telemetry.write_bytes_per_operation;
     let twice = run(&with).telemetry.write_bytes_per_operation;
     // Real, with and without: 137,302 and 78,217 B, of which logs are some 7,500.
@@ -263,7 +228,7 @@ fn without_doublewrite_a_page_is_written_once() {
 #[test]
 fn adaptive_flushing_writes_pages_before_the_log_is_full() {
     let mut job = job(writes(), 8, 800);
-    settings(&mut job).database.log_file_bytes = 1 << 30;
+    mariadb(&mut job).database.log_file_bytes = 1 << 30;
     let with = run(&job);
     let late = without(Mechanism::AdaptiveFlushing, &job);
     // Its age is beyond a tenth of the log's size, and not close to it.
@@ -279,14 +244,14 @@ fn adaptive_flushing_writes_pages_before_the_log_is_full() {
 #[test]
 fn a_commit_waits_for_the_redo_log_and_then_for_the_binary_log() {
     let mut alone = job(writes(), 1, 800);
-    let server = settings(&mut alone);
+    let server = mariadb(&mut alone);
     server.parameters.commit_cpu_ns = 0;
     let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
     latency.flush = Distribution::constant(5 * MS);
     let both = run(&alone).latency_ms.mean;
-    settings(&mut alone).database.sync_binlog = 0;
+    mariadb(&mut alone).database.sync_binlog = 0;
     let redo = run(&alone).latency_ms.mean;
-    settings(&mut alone).database.syncs_redo = false;
+    mariadb(&mut alone).database.syncs_redo = false;
     let none = run(&alone).latency_ms.mean;
     // Reads of pages that have not come yet move a little with the rate.
     close(both - redo, 5.1, 0.1);
@@ -296,12 +261,12 @@ fn a_commit_waits_for_the_redo_log_and_then_for_the_binary_log() {
 #[test]
 fn a_binary_log_that_grows_waits_for_the_file_systems_journal() {
     let mut plain = job(writes(), 1, 800);
-    let server = settings(&mut plain);
+    let server = mariadb(&mut plain);
     server.parameters.commit_cpu_ns = 0;
     let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
     latency.write = Distribution::constant(3 * MS);
     let mut ext4 = plain.clone();
-    settings(&mut ext4).database.binlog_journal_writes = 2;
+    mariadb(&mut ext4).database.binlog_journal_writes = 2;
     close(
         run(&ext4).latency_ms.mean - run(&plain).latency_ms.mean,
         6.0,
@@ -312,14 +277,14 @@ fn a_binary_log_that_grows_waits_for_the_file_systems_journal() {
 #[test]
 fn every_tenth_group_of_commits_waits_for_the_binary_log() {
     let mut each = job(writes(), 1, 800);
-    let server = settings(&mut each);
+    let server = mariadb(&mut each);
     server.parameters.commit_cpu_ns = 0;
     let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
     latency.flush = Distribution::constant(5 * MS);
     let mut tenth = each.clone();
-    settings(&mut tenth).database.sync_binlog = 10;
+    mariadb(&mut tenth).database.sync_binlog = 10;
     let mut never = each.clone();
-    settings(&mut never).database.sync_binlog = 0;
+    mariadb(&mut never).database.sync_binlog = 0;
     let mean = |report: Report| report.latency_ms.mean;
     let (all, none) = (mean(run(&each)), mean(run(&never)));
     close(all - mean(run(&tenth)), 0.9 * (all - none), 0.1);
@@ -331,19 +296,19 @@ fn every_tenth_group_of_commits_waits_for_the_binary_log() {
 #[test]
 fn a_commit_waits_for_the_other_servers() {
     let mut alone = job(writes(), 1, 800);
-    let server = settings(&mut alone);
+    let server = mariadb(&mut alone);
     server.parameters.commit_cpu_ns = 0;
     server.parameters.replication_cpu_ns = 0;
     let usual = run(&alone).latency_ms.mean;
     // Five statements with a way of 1 ms there and back, and one of both for the commit's changes.
     for (replication, nodes) in [(Replication::SemiSync, 2), (Replication::Galera, 3)] {
         let mut copies = alone.clone();
-        let server = settings(&mut copies);
+        let server = mariadb(&mut copies);
         server.network = network(MS);
         server.cluster.nodes = nodes;
         server.database.replication = replication;
         let waiting = run(&copies).latency_ms.mean;
-        let server = settings(&mut copies);
+        let server = mariadb(&mut copies);
         server.cluster.nodes = 1;
         server.database.replication = Replication::Alone;
         let far = run(&copies).latency_ms.mean;
@@ -360,7 +325,7 @@ fn a_node_of_galera_that_cannot_keep_up_holds_commits_up() {
         vec![access("sbtest", AccessKind::Update, 1, Some(100))],
     );
     let mut galera = job(vec![update], 64, 64);
-    let server = settings(&mut galera);
+    let server = mariadb(&mut galera);
     (server.cluster.nodes, server.cluster.cores) = (3, 64);
     let database = &mut server.database;
     database.replication = Replication::Galera;
@@ -375,7 +340,7 @@ fn a_node_of_galera_that_cannot_keep_up_holds_commits_up() {
         1000.0 / (4.0 * (1.0 - 64.0 / 450.0) + 0.13),
         0.1,
     );
-    settings(&mut galera).database.applier_threads = 4;
+    mariadb(&mut galera).database.applier_threads = 4;
     let four = run(&galera);
     close(four.ops_per_s, 4.0 * all.ops_per_s, 0.1);
     let free = without(Mechanism::FlowControl, &galera);
@@ -386,12 +351,12 @@ fn a_node_of_galera_that_cannot_keep_up_holds_commits_up() {
 fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
     let mut all = job(writes(), 1, 800);
     // So large that its age has no page written.
-    settings(&mut all).database.log_file_bytes = 8 << 30;
+    mariadb(&mut all).database.log_file_bytes = 8 << 30;
     let mut none = all.clone();
-    let database = &mut settings(&mut none).database;
+    let database = &mut mariadb(&mut none).database;
     (database.syncs_redo, database.sync_binlog) = (false, 0);
     let mut without = none.clone();
-    settings(&mut without).database.writes_binlog = false;
+    mariadb(&mut without).database.writes_binlog = false;
     let (all, none, without) = (run(&all), run(&none), run(&without));
     let bytes = |report: &Report| report.telemetry.write_bytes_per_operation;
     assert!(none.ops_per_s > 1.2 * all.ops_per_s, "no commit waits");
@@ -407,9 +372,9 @@ fn logs_that_nobody_waits_for_are_written_in_larger_pieces() {
 }
 
 /// Writes for 30 s of which a server is killed in the twentieth, and started in the next.
-fn killed(pool_mib: u64) -> Job {
+pub fn killed(pool_mib: u64) -> Job {
     let mut job = job(writes(), 4, pool_mib);
-    let server = settings(&mut job);
+    let server = mariadb(&mut job);
     server.workload.warm_up_ns = 0;
     server.workload.stop.duration_ns = Some(30 * SECOND);
     server.faults = Some(SqlFaults {
@@ -427,7 +392,7 @@ fn a_server_that_comes_back_purges_what_was_deleted_before() {
         vec![at(3, 0, What::Restart)],
     ] {
         let mut job = killed(64);
-        let server = settings(&mut job);
+        let server = mariadb(&mut job);
         server.workload.transactions[0].statements = vec![delete()];
         server.tables[0].rows = 400_000;
         server.tables[0].row_bytes = 4_126;
@@ -454,14 +419,14 @@ fn start_s(faults: &FaultReport) -> f64 {
 #[test]
 fn a_killed_server_serves_when_it_has_read_its_log_and_the_pages_of_it() {
     let mut job = killed(800);
-    settings(&mut job).database.log_file_bytes = 2 << 20;
+    mariadb(&mut job).database.log_file_bytes = 2 << 20;
     // A page in a millisecond, one at a time.
-    settings(&mut job)
+    mariadb(&mut job)
         .faults
         .as_mut()
         .expect("some")
         .replay_depth = 1;
-    let latency = &mut settings(&mut job).cluster.host.volumes[0].disks[0].latency;
+    let latency = &mut mariadb(&mut job).cluster.host.volumes[0].disks[0].latency;
     latency.read = Distribution::constant(MS);
     let told = faults(&job);
     let [replay] = &told.rebuilds[..] else {
@@ -473,7 +438,7 @@ fn a_killed_server_serves_when_it_has_read_its_log_and_the_pages_of_it() {
         ..job.clone()
     }));
     let slow = start_s(&told);
-    settings(&mut job)
+    mariadb(&mut job)
         .faults
         .as_mut()
         .expect("some")
@@ -494,7 +459,7 @@ fn a_killed_server_serves_when_it_has_read_its_log_and_the_pages_of_it() {
 fn a_smaller_log_leaves_less_to_recover() {
     let told = |mib: u64| {
         let mut job = killed(800);
-        settings(&mut job).database.log_file_bytes = mib << 20;
+        mariadb(&mut job).database.log_file_bytes = mib << 20;
         let told = faults(&job);
         (start_s(&told), told.rebuilds[0].bytes)
     };
@@ -507,9 +472,9 @@ fn a_smaller_log_leaves_less_to_recover() {
 #[test]
 fn a_server_that_ends_in_order_has_nothing_to_recover() {
     let mut job = killed(800);
-    let events = &mut settings(&mut job).faults.as_mut().expect("some").events;
+    let events = &mut mariadb(&mut job).faults.as_mut().expect("some").events;
     *events = vec![at(20, 0, What::Restart)];
-    let latency = &mut settings(&mut job).cluster.host.volumes[0].disks[0].latency;
+    let latency = &mut mariadb(&mut job).cluster.host.volumes[0].disks[0].latency;
     latency.write = Distribution::constant(5 * MS);
     let told = faults(&job);
     assert!(told.rebuilds.is_empty());
@@ -529,7 +494,7 @@ fn the_first_row_of_a_leaf_is_found_by_the_leaf_before() {
     select.draw = RowDraw::Uniform;
     let mut job = job(vec![statement(1, false, vec![select])], 4, 32);
     // Three rows to a leaf, and next to none of the leaves is in the pool.
-    settings(&mut job).tables[0].row_bytes = 4126;
+    mariadb(&mut job).tables[0].row_bytes = 4126;
     close(run(&job).telemetry.read_ios_per_operation, 4.0 / 3.0, 0.02);
 }
 
@@ -538,7 +503,7 @@ fn leaves_that_several_sessions_filled_are_emptier_and_more() {
     let mut select = access("sbtest", AccessKind::Read, 1, None);
     select.draw = RowDraw::Uniform;
     let mut job = job(vec![statement(1, false, vec![select])], 4, 32);
-    let table = &mut settings(&mut job).tables[0];
+    let table = &mut mariadb(&mut job).tables[0];
     (table.row_bytes, table.fill_sessions) = (4126, 32);
     // Our server has 2.25 such rows to a leaf: the search for one of them goes through another leaf first.
     close(
@@ -558,7 +523,7 @@ fn leaves_that_several_sessions_filled_are_emptier_and_more() {
 /// Writes for 30 s of several servers, to which something happens; each second's completed transactions.
 fn broken(replication: Replication, nodes: u32, events: &[Event]) -> Vec<u64> {
     let mut job = killed(800);
-    let server = settings(&mut job);
+    let server = mariadb(&mut job);
     (server.cluster.nodes, server.database.replication) = (nodes, replication);
     if replication == Replication::Galera {
         (server.database.writes_binlog, server.database.sync_binlog) = (false, 0);
@@ -598,9 +563,9 @@ fn a_disk_of_another_node_of_galera_holds_commits_up_and_that_of_a_replica_none(
 #[test]
 fn a_run_is_the_same_with_a_timetable_that_comes_too_late() {
     let mut late = killed(128);
-    settings(&mut late).faults.as_mut().expect("some").events = vec![at(29, 0, What::Mend)];
+    mariadb(&mut late).faults.as_mut().expect("some").events = vec![at(29, 0, What::Mend)];
     let mut without = late.clone();
-    settings(&mut without).faults = None;
+    mariadb(&mut without).faults = None;
     let (late, without) = (run(&late), run(&without));
     assert_eq!(late.ops_per_s, without.ops_per_s);
     assert_eq!(late.latency_ms.p99, without.latency_ms.p99);
@@ -613,7 +578,7 @@ fn texts_of_several_statements_take_one_way_and_locks_write_nothing() {
         let begins = select.clone();
         (select.times, select.inside) = (9, inside);
         let mut job = job(vec![begins, select], 1, 800);
-        let server = settings(&mut job);
+        let server = mariadb(&mut job);
         server.network = network(MS);
         server.workload.transactions[0].statements[1].commits = true;
         run(&job)
@@ -630,7 +595,7 @@ fn rows_are_added_at_the_end_of_each_district() {
         let mut insert = access("sbtest", AccessKind::Insert, 5, Some(50));
         insert.draw = RowDraw::Uniform;
         let mut job = job(vec![statement(1, true, vec![insert])], 4, 32);
-        settings(&mut job).tables[0].ends = ends;
+        mariadb(&mut job).tables[0].ends = ends;
         run(&job).telemetry.read_ios_per_operation
     };
     assert!(reads(0) < 0.01, "the last leaf is in the pool");
@@ -652,7 +617,7 @@ fn inserts(threads: u32) -> Job {
         threads,
         64,
     );
-    let server = settings(&mut job);
+    let server = mariadb(&mut job);
     server.tables.truncate(1);
     server.tables[0].row_bytes = 1_061;
     (server.database.writes_binlog, server.database.sync_binlog) = (false, 0);
@@ -663,7 +628,7 @@ fn inserts(threads: u32) -> Job {
 fn rows_that_are_added_make_pages_that_nobody_reads() {
     let bytes = |threads: u32, doublewrite: bool| {
         let mut job = inserts(threads);
-        settings(&mut job).database.doublewrite = doublewrite;
+        mariadb(&mut job).database.doublewrite = doublewrite;
         let sums = run(&job).telemetry;
         assert_eq!(sums.read_ios_per_operation, 0.0);
         sums.write_bytes_per_operation
@@ -680,7 +645,7 @@ fn rows_that_are_added_make_pages_that_nobody_reads() {
 #[test]
 fn pages_of_an_empty_table_are_made_and_not_read() {
     let mut job = inserts(4);
-    let server = settings(&mut job);
+    let server = mariadb(&mut job);
     server.tables[0].rows = 1_000_000;
     server.workload.keys = Keys::Uniform;
     let insert = &mut server.workload.transactions[0].statements[0].accesses[0];
@@ -688,7 +653,7 @@ fn pages_of_an_empty_table_are_made_and_not_read() {
     server.workload.warm_up_ns = 0;
     let reads = |job: &Job| run(job).telemetry.read_ios_per_operation;
     let filled = reads(&job);
-    settings(&mut job).before.empty = true;
+    mariadb(&mut job).before.empty = true;
     let empty = reads(&job);
     assert!(empty < 0.8 * filled, "{empty} {filled}");
 }
@@ -698,7 +663,7 @@ fn the_binary_log_has_rows_before_and_after_a_change() {
     let bytes = |rows| {
         let update = vec![access("sbtest", AccessKind::Update, 1, Some(20))];
         let mut job = job(vec![statement(1, true, update)], 1, 800);
-        let database = &mut settings(&mut job).database;
+        let database = &mut mariadb(&mut job).database;
         (database.binlog_rows, database.sync_binlog) = (rows, 0);
         database.log_file_bytes = 1 << 34;
         run(&job).telemetry.write_bytes_per_operation

@@ -8,15 +8,13 @@ use crate::cluster::{Ring, hash};
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::faults::Event;
 use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
-use crate::network::Link;
+use crate::machine::Machine;
+use crate::model::Setting;
 use crate::node::Node;
 use crate::pauses::Pauses;
 use crate::permutation::Permutation;
-use crate::station::{Servers, Slots};
-use crate::storage::{Reading, ReadingRules, Storage};
-
-/// Page cache of a node when the mechanism is off: what is needed for pages on their way.
-const NO_PAGE_CACHE_PAGES: u64 = 16_384;
+use crate::station::Slots;
+use crate::storage::{Reading, ReadingRules};
 
 /// Bytes of a row in a table file: its values, and the overhead of partition, row and cells.
 /// **Source:** the 2019 study's rows of 5 columns of 818 bytes take 4255 bytes: 165 more than their
@@ -28,19 +26,17 @@ pub fn stored_row_bytes(columns: u32, column_bytes: u32) -> u64 {
 /// Builds the nodes of a cluster, and behind them the hosts that nodes move to in the order of the events.
 pub fn nodes(
     job: &DatabaseJob,
-    seed: u64,
-    off: &[Mechanism],
+    setting: &Setting,
     ring: &Ring,
     stored_row_bytes: u64,
-    scale: u64,
 ) -> Result<Vec<Node>, Refusal> {
-    let build = |job: &DatabaseJob, seat| node(job, seed, off, seat, ring, stored_row_bytes, scale);
+    let build = |job: &DatabaseJob, seat| node(job, setting, seat, ring, stored_row_bytes);
     let mut all = (0..job.cluster.nodes as usize)
         .map(|number| build(job, number))
         .collect::<Result<Vec<Node>, Refusal>>()?;
     for (seat, other) in later_hosts(job) {
         let mut spare = build(&other, seat)?;
-        spare.storage.renumber(all.len() as u16);
+        spare.machine.storage.renumber(all.len() as u16);
         all.push(spare);
     }
     Ok(all)
@@ -67,20 +63,12 @@ fn later_hosts(job: &DatabaseJob) -> Vec<(usize, DatabaseJob)> {
 /// Builds a node with its part of the data, its caches in the state asked for.
 pub fn node(
     job: &DatabaseJob,
-    seed: u64,
-    off: &[Mechanism],
+    setting: &Setting,
     number: usize,
     ring: &Ring,
     stored_row_bytes: u64,
-    scale: u64,
 ) -> Result<Node, Refusal> {
-    let has = |mechanism| !off.contains(&mechanism);
-    let mut host = job.cluster.host.clone();
-    host.seed = hash(seed, number as u64 + 1);
-    if !has(Mechanism::ThrottleWindows) {
-        crate::storage::set_windows(&mut host, 0);
-    }
-    let cache_bytes = host.cache.as_ref().map_or(0, |cache| cache.capacity_bytes);
+    let has = |mechanism| setting.has(mechanism);
     let first_rows = ring.rows_of(number, job.dataset.rows);
     // What it gets later lies behind what it has.
     let rows = ring.most_rows_of(number, job.dataset.rows).max(1);
@@ -89,67 +77,53 @@ pub fn node(
         layout = layout.divided(&ring.first_rows(number, job.dataset.rows));
     }
     let cluster = &job.cluster;
-    let mut storage = Storage::new(
-        number as u16,
-        host,
-        &cluster.data_volume,
-        layout,
-        rules(job, off, scale),
-    )?;
+    let rules = rules(job, setting);
+    let mut machine = Machine::new(cluster, setting, number as u16, layout, rules)?;
+    let storage = &mut machine.storage;
     if !job.before.empty {
         let is_filled = |state| matches!(state, CacheState::Written | CacheState::Warm);
         if is_filled(job.before.host_cache) {
             let pages = share(storage.layout().all_pages(), first_rows, rows);
-            storage.warm_host_cache_up_to(pages, cache_bytes);
+            storage.warm_host_cache_up_to(pages, cluster.host_cache_bytes());
         }
         if is_filled(job.before.page_cache) {
             storage.warm_page_cache(cluster.page_cache_bytes / PAGE_BYTES, false);
         }
     }
-    let commitlog = cluster
-        .commitlog_volume
-        .as_ref()
-        .unwrap_or(&cluster.data_volume);
-    let log = storage.host().volume_named(commitlog);
-    let log = log.expect("the job was checked: the volume exists");
+    let (log, _) = storage.volume_named(cluster.log_volume());
     let idle = Off {
         all: !has(Mechanism::BackgroundIo),
         pace: !has(Mechanism::PacedTables),
     };
     let slots = |count| {
-        Slots::new(if !has(Mechanism::Slots) {
-            u32::MAX
-        } else {
-            count
-        })
+        let has_slots = has(Mechanism::Slots);
+        Slots::new(if has_slots { count } else { u32::MAX })
     };
     Ok(Node {
-        cores: Servers::new(cluster.cores, !has(Mechanism::ServerCpu)),
         read_slots: slots(job.database.concurrent_reads),
         write_slots: slots(job.database.concurrent_writes),
-        link: Link::new(cluster.network_bytes_per_s),
-        background: Background::new(&job.database, &storage, log, idle),
-        pauses: pauses_of(job, number, rows, scale, seed, off),
-        storage,
-        rows: Permutation::new(first_rows.max(1), hash(seed, number as u64 + 1)),
+        background: Background::new(&job.database, storage, log, idle),
+        pauses: pauses_of(job, number, rows, setting),
+        machine,
+        rows: Permutation::new(first_rows.max(1), hash(setting.seed, number as u64 + 1)),
         room_rows: rows,
     })
 }
 
 /// The pauses of a node with so many rows.
-fn pauses_of(
-    job: &DatabaseJob,
-    number: usize,
-    rows: u64,
-    scale: u64,
-    seed: u64,
-    off: &[Mechanism],
-) -> Pauses {
+fn pauses_of(job: &DatabaseJob, number: usize, rows: u64, setting: &Setting) -> Pauses {
     let asked = job.workload.asked_rows.unwrap_or(job.dataset.rows);
-    let asked = share(rows, asked, job.dataset.rows).saturating_mul(scale);
-    let none = off.contains(&Mechanism::Pauses);
+    let asked = share(rows, asked, job.dataset.rows).saturating_mul(setting.scale);
+    let none = !setting.has(Mechanism::Pauses);
     let collector = job.cluster.collector;
-    Pauses::of_node(&job.parameters, collector, number, asked, seed, none)
+    Pauses::of_node(
+        &job.parameters,
+        collector,
+        number,
+        asked,
+        setting.seed,
+        none,
+    )
 }
 
 /// So many of `all` as `part` is of `whole`.
@@ -194,8 +168,9 @@ pub fn layout(job: &DatabaseJob, rows: u64, stored_row_bytes: u64) -> FileLayout
     }
 }
 
-fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
-    let has = |mechanism| !off.contains(&mechanism);
+fn rules(job: &DatabaseJob, setting: &Setting) -> ReadingRules {
+    let reads_ahead = setting.has(Mechanism::ReadAround);
+    let read_ahead_bytes = u64::from(reads_ahead) * job.cluster.read_ahead_bytes;
     let (data, index) = match job.database.access {
         Access::Mmap => (Reading::Mapped, Reading::Mapped),
         Access::MmapIndexOnly => (Reading::Buffered, Reading::Mapped),
@@ -204,20 +179,7 @@ fn rules(job: &DatabaseJob, off: &[Mechanism], scale: u64) -> ReadingRules {
     ReadingRules {
         data,
         index,
-        read_ahead_pages: if !has(Mechanism::ReadAround) {
-            0
-        } else {
-            job.cluster.read_ahead_bytes / PAGE_BYTES
-        },
-        kernel: job.cluster.kernel,
-        one_list: !has(Mechanism::ActiveList),
-        counted_every: job.cluster.pages_counted_every_ns,
-        cache_pages: if !has(Mechanism::PageCacheHits) {
-            NO_PAGE_CACHE_PAGES
-        } else {
-            job.cluster.page_cache_bytes / PAGE_BYTES
-        },
-        scale,
-        cuts_at_chunks: has(Mechanism::ChunkBorders),
+        scale: setting.scale,
+        ..ReadingRules::through_page_cache(&job.cluster, setting, read_ahead_bytes)
     }
 }

@@ -5,7 +5,7 @@
 //! goes to all replicas and is answered by as many as the consistency level asks for; each appends
 //! to commit log and memtable.
 
-use disklab_disk::{Refusal, VolumeCounters};
+use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 
 use crate::background::Wishes;
@@ -18,32 +18,38 @@ use crate::database::replicas::{Snitch, Speculation};
 use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::Pages;
-use crate::job::{DatabaseJob, Load, Mechanism};
+use crate::job::{DatabaseJob, Fidelity, Load, Mechanism};
 use crate::model::{Course, Model, Setting};
 use crate::network::Paths;
 use crate::node::Node;
 use crate::report::Report;
-use crate::simulate::cluster_report;
 use crate::storage::{File, NOBODY, PendingIo, Purpose, Touched};
 use crate::tail::Split;
 
 mod after;
 mod bounds;
 mod broken;
+mod checks;
 mod event;
 mod faults;
+pub mod job;
 mod links;
 mod load;
+pub mod operations;
+pub mod parameters;
 mod rebuild;
 mod request;
 mod rules;
+mod scaling;
 mod way;
 mod ways;
 
 use broken::Broken;
+pub use checks::{check, check_cells};
 use links::Traffic;
 use request::Request;
 use rules::Rules;
+pub use scaling::simulate;
 use way::{Ends, Way};
 
 /// Bytes of a message without rows: a request, a digest, an acknowledgement with its headers.
@@ -110,8 +116,6 @@ pub struct Cassandra {
     chances: Stream,
     times: Stream,
     next_offer: u64,
-    /// Counters of each node's volumes when measuring began.
-    before: Vec<Vec<VolumeCounters>>,
     /// None: nothing breaks.
     broken: Option<Box<Broken>>,
 }
@@ -119,6 +123,11 @@ pub struct Cassandra {
 impl Model for Cassandra {
     type Job = DatabaseJob;
     type Event = Event;
+
+    /// Each cell says itself how small it is: [`simulate`].
+    fn scaled(job: &DatabaseJob, _fidelity: Fidelity) -> (DatabaseJob, u64) {
+        (job.clone(), 1)
+    }
 
     /// Builds the cluster and its data. Passes of one seed have the same data and other keys and times.
     fn new(job: &DatabaseJob, setting: &Setting) -> Result<Cassandra, Refusal> {
@@ -140,8 +149,8 @@ impl Model for Cassandra {
             Some(bytes) => u64::from(bytes),
             None => stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),
         };
-        let mut nodes = nodes(job, seed, off, &ring, stored, scale)?;
-        let first = &mut nodes[0].storage.disks.host;
+        let mut nodes = nodes(job, setting, &ring, stored)?;
+        let first = &mut nodes[0].machine.storage.disks.host;
         setting.keep_journal(first, job.workload.warm_up_ns);
         let seed = if pass == 0 { seed } else { hash(seed, pass) };
         let mut rules = Rules::new(job, stored, off);
@@ -174,7 +183,6 @@ impl Model for Cassandra {
             ring,
             seats: u64::from(job.cluster.nodes),
             held_writes: vec![Vec::new(); nodes.len()],
-            before: nodes.iter().map(|node| node.storage.volumes(0)).collect(),
             broken: job.faults.as_ref().map(|faults| {
                 let from = job.workload.warm_up_ns;
                 Box::new(Broken::new(faults, &job.cluster, nodes.len(), from, seed))
@@ -235,7 +243,7 @@ impl Model for Cassandra {
             Purpose::Log(_) => unreachable!("its commit log is a stream"),
             Purpose::Piece(piece) => self.piece_io_ended(now, piece),
             Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.nodes[index].storage;
+                let storage = &mut self.nodes[index].machine.storage;
                 storage.arrived(io.purpose, &mut self.course.ios);
                 let mut next = waiter;
                 while next != NOBODY {
@@ -243,13 +251,14 @@ impl Model for Cassandra {
                     let this = next;
                     next = std::mem::replace(&mut request.next, NOBODY);
                     self.nodes[index]
+                        .machine
                         .storage
                         .waited_for(request.file, request.page);
                     request.page += 1;
                     let cpu_ns = self.rules.parameters.disk_read_cpu_ns;
                     if cpu_ns > 0 && !request.way.has_waited() {
                         // **Divergence:** it keeps a processor busy, and this read does not wait for that.
-                        self.nodes[index].cores.serve(now, cpu_ns);
+                        self.nodes[index].machine.cores.serve(now, cpu_ns);
                     }
                     request.way.waited(request.since, io.passed, now);
                     self.course.recorder.waited_for_disk(now - request.since);
@@ -264,14 +273,12 @@ impl Model for Cassandra {
     }
 
     fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
-        (
-            &mut self.course,
-            &mut self.nodes[usize::from(machine)].storage.disks,
-        )
+        let machine = &mut self.nodes[usize::from(machine)].machine;
+        (&mut self.course, &mut machine.storage.disks)
     }
 
     fn report(&mut self, job: &DatabaseJob, cell: u64) -> Report {
-        cluster_report(cell, &job.cluster.host, self)
+        self.report_of(cell, &job.cluster.host)
     }
 }
 
@@ -393,7 +400,7 @@ impl Cassandra {
         }
         let remote = replicas.iter().filter(|&&n| usize::from(n) != at).count() as u64;
         let span = work(&mut self.times, coordinator_ns + remote * message_ns);
-        let ready = self.nodes[at].cores.serve(now, span);
+        let ready = self.nodes[at].machine.cores.serve(now, span);
         let way = Way::of_work(ready, self.nodes[at].paused(now).min(ready - now));
         for (place, &replica) in replicas.iter().enumerate() {
             if usize::from(replica) == at {
@@ -411,7 +418,7 @@ impl Cassandra {
                 let request = self.add_request(now, number, replica, cpu_ns + answer_ns, way);
                 self.requests[request].carries_row = carries_row;
                 let bytes = MESSAGE_BYTES + costs.sent_bytes;
-                let left = self.nodes[at].link.send(now, ready, bytes);
+                let left = self.nodes[at].machine.link.send(now, ready, bytes);
                 let at = self.comes(left, at, usize::from(replica), bytes);
                 self.course.queue.push(at, Event::Enter(request));
             }
@@ -440,9 +447,9 @@ impl Cassandra {
         let last_row = (row + u64::from(entry.rows) - 1).min(at.rows.count().max(row + 1) - 1);
         let mut cpu_ns = cpu_ns;
         if entry.kind == Kind::Read {
-            at.storage.announce(row);
+            at.machine.storage.announce(row);
             if self.rules.decompress_byte_ps > 0 {
-                let bytes = at.storage.layout().chunk_bytes_of(row, last_row);
+                let bytes = at.machine.storage.layout().chunk_bytes_of(row, last_row);
                 cpu_ns += bytes * self.rules.decompress_byte_ps / 1000;
             }
         }
@@ -492,7 +499,7 @@ impl Cassandra {
         let request = self.requests[number];
         let span = work(&mut self.times, request.cpu_ns);
         let node = &mut self.nodes[usize::from(request.node)];
-        let at = node.cores.serve(now, span);
+        let at = node.machine.cores.serve(now, span);
         let way = &mut self.requests[number].way;
         way.began = now;
         way.paused_ns += node.paused(now).min(at - now);
@@ -512,7 +519,7 @@ impl Cassandra {
                 self.finish(now, number);
             }
             Kind::Read => {
-                let storage = &self.nodes[usize::from(request.node)].storage;
+                let storage = &self.nodes[usize::from(request.node)].machine.storage;
                 let entry = &mut self.requests[number];
                 if self.rules.reads_index {
                     entry.read_index(storage);
@@ -529,7 +536,7 @@ impl Cassandra {
     fn read_on(&mut self, now: u64, number: u32) {
         let request = &mut self.requests[number];
         let index = usize::from(request.node);
-        let storage = &mut self.nodes[index].storage;
+        let storage = &mut self.nodes[index].machine.storage;
         loop {
             if request.page > request.pages.last && request.is_done(storage) {
                 return self.finish(now, number);
@@ -576,12 +583,9 @@ impl Cassandra {
     }
 
     fn pump(&mut self, now: u64, index: usize) {
-        let Node {
-            background,
-            storage,
-            ..
-        } = &mut self.nodes[index];
-        let wishes = background.pump(now, storage, index as u16, &mut self.course.ios);
+        let node = &mut self.nodes[index];
+        let (storage, ios) = (&mut node.machine.storage, &mut self.course.ios);
+        let wishes = node.background.pump(now, storage, ios);
         self.grant(index as u32, wishes);
         if !self.nodes[index].background.blocks_writes() {
             for request in std::mem::take(&mut self.held_writes[index]) {
@@ -625,7 +629,7 @@ impl Cassandra {
                 0
             };
             let bytes = MESSAGE_BYTES + row_bytes;
-            let left = node.link.send(now, ready, bytes);
+            let left = node.machine.link.send(now, ready, bytes);
             self.requests[number].way.rests(ready);
             let coordinator = usize::from(self.operations[operation].coordinator);
             let at = self.comes(left, index, coordinator, bytes);
@@ -649,7 +653,7 @@ impl Cassandra {
         } else {
             self.rules.parameters.message_cpu_ns
         };
-        let ready = self.nodes[at].cores.serve(now, span);
+        let ready = self.nodes[at].machine.cores.serve(now, span);
         self.count_answer(now, ready, &request);
     }
 
@@ -679,7 +683,7 @@ impl Cassandra {
                 } else {
                     0
                 };
-            let left = self.nodes[at].link.send(now, ready, bytes);
+            let left = self.nodes[at].machine.link.send(now, ready, bytes);
             if self.is_cut_from_client(at) {
                 return self.never_told(now, number);
             }
@@ -753,18 +757,11 @@ impl Cassandra {
         let already = self.course.issued + self.unsent.len() as u64;
         self.course.measure(now, already);
         self.clients.reset();
-        self.before = self
-            .nodes
-            .iter()
-            .map(|node| node.storage.volumes(now))
-            .collect();
         for node in &mut self.nodes {
-            node.cores.reset();
+            node.machine.reset(now);
             node.read_slots.reset(now);
             node.write_slots.reset(now);
             node.background.reset(now);
-            node.link.reset();
-            node.storage.reset();
             node.pauses.reset();
         }
     }

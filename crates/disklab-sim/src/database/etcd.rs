@@ -16,10 +16,10 @@
 //! catches up, and keys are never compacted.
 
 mod backend;
+mod checks;
 mod event;
 mod job;
 mod member;
-mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -29,21 +29,20 @@ use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 use hdrhistogram::Histogram;
 
+pub use self::checks::check;
 use self::event::Event;
 pub use self::job::{EtcdJob, EtcdParameters, EtcdSettings};
 use self::member::Member;
-pub use self::rules::{check, scaled};
 use crate::chance::work;
-use crate::database::sessions::{Clients, Sessions, Setup};
+use crate::database::sessions::{Clients, Costs, Sessions};
 use crate::database::transactions::Script;
 use crate::disks::Disks;
-use crate::job::AccessKind;
+use crate::job::{AccessKind, Fidelity};
+use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
-use crate::network::Link;
 use crate::record::histogram;
 use crate::report::{LogReport, Report, latencies};
 use crate::simulate::{SqlParts, sql_report};
-use crate::station::Servers;
 use crate::storage::{PendingIo, Purpose};
 use crate::tail::Stretch;
 
@@ -127,6 +126,10 @@ impl Model for Etcd {
     type Job = EtcdJob;
     type Event = Event;
 
+    fn scaled(job: &EtcdJob, fidelity: Fidelity) -> (EtcdJob, u64) {
+        checks::scaled(job, fidelity)
+    }
+
     fn new(job: &EtcdJob, setting: &Setting) -> Result<Etcd, Refusal> {
         let (work, parameters) = (&job.workload, &job.parameters);
         let members = (0..job.cluster.nodes as u16)
@@ -139,17 +142,12 @@ impl Model for Etcd {
             puts.extend(kinds.map(|kind| kind != AccessKind::Read));
             (from..puts.len() as u32, parameters.request_cpu_ns)
         });
-        let setup = Setup {
-            client: &job.client,
-            network: (&job.network, job.cluster.zones),
-            load: work.load.clone(),
-            connections: work.connections,
-            cpu_ns: parameters.client_cpu_ns,
+        let costs = Costs {
+            client_ns: parameters.client_cpu_ns,
             tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
             overhead_ns: parameters.overhead_ns,
         };
-        let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
-        let clients = Clients::new(script, setup, setting);
+        let (course, clients) = job.load(script, costs, setting);
         Ok(Etcd {
             course,
             rules: Rules {
@@ -224,7 +222,8 @@ impl Model for Etcd {
             Purpose::Log(_) => {
                 let mut done = Vec::new();
                 let began = member.log.began;
-                member.log.io_ended(now, storage, ios, &mut done);
+                let when = (now, io.passed);
+                member.log.io_ended(when, storage, ios, &mut done);
                 if member.log.is_idle() {
                     self.synced(now, index, began, &done);
                 }
@@ -262,7 +261,7 @@ impl Model for Etcd {
         let parts = SqlParts {
             recorder: &self.course.recorder,
             clients: &mut self.clients,
-            nodes: self.members.iter().map(|m| m.machine.parts()).collect(),
+            nodes: self.members.iter().map(|m| (&m.machine, 0)).collect(),
             blocks: (0, 0),
             events: self.course.queue.scheduled(),
         };
@@ -280,10 +279,9 @@ impl Sessions for Etcd {
     }
 
     #[inline]
-    fn server(&mut self, session: u32) -> (usize, &mut Servers, &mut Link) {
+    fn server(&mut self, session: u32) -> (usize, &mut Machine) {
         let home = self.home(session);
-        let machine = &mut self.members[home].machine;
-        (home, &mut machine.cores, &mut machine.link)
+        (home, &mut self.members[home].machine)
     }
 
     /// The member that took a request goes to the leader with it.
@@ -401,11 +399,7 @@ impl Etcd {
     fn synced(&mut self, now: u64, index: usize, began: u64, done: &[u32]) {
         self.syncs.note(now - began);
         for &session in done {
-            let mark = self.clients.mark(session);
-            self.course.recorder.waited_for_disk(now - mark);
-            let began = began.clamp(mark, now);
-            self.clients.spend(began, session, Stretch::Held);
-            self.clients.spend(now, session, Stretch::Disk);
+            self.waited_for_log(now, session, began);
         }
         if index == LEADER {
             if std::mem::take(&mut self.lead.owes_beat) {
@@ -509,7 +503,7 @@ impl Etcd {
         let member = &mut self.members[index];
         member.entries = 0;
         let (storage, ios) = (&mut member.machine.storage, &mut self.course.ios);
-        backend::snapshot(now, index as u16, storage.data_volume(), storage, ios);
+        backend::snapshot(now, storage, ios);
     }
 
     /// A member commits the puts of its database file.

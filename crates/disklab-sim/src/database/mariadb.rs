@@ -23,11 +23,13 @@
 
 mod applier;
 mod broken;
+mod checks;
 mod commits;
 mod copies;
 mod event;
 mod flushing;
 mod growth;
+pub mod job;
 mod latch;
 mod leaves;
 mod peers;
@@ -41,10 +43,10 @@ mod splits;
 
 use std::collections::{HashMap, VecDeque};
 
-use disklab_disk::{Op, Refusal, VolumeCounters};
-use disklab_units::random::Stream;
+use disklab_disk::{Op, Refusal};
 
-use crate::client::RowKeys;
+pub use self::checks::check;
+use crate::database::draws::{Draws, Place};
 use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::broken::Broken;
 use crate::database::mariadb::event::Event;
@@ -52,26 +54,21 @@ use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::growth::Growth;
 use crate::database::mariadb::latch::Latch;
 use crate::database::mariadb::plan::{Access, Plan, Tree, UNDO_PAGES};
-pub use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
+use crate::database::mariadb::plan::{Laying, PAGE_BYTES, trees};
 use crate::database::mariadb::pool::Pool;
 use crate::database::mariadb::purge::Purge;
 use crate::database::mariadb::server::{applier, filled_pool, logs, machine};
 use crate::database::mariadb::splits::{Change, Index, REWRITE_REDO_BYTES};
 use crate::database::outage::Outage;
-use crate::database::sessions::{Clients, Sessions, Setup};
+use crate::database::sessions::{Clients, Costs, Sessions};
 use crate::database::wal::Log;
 use crate::disks::Disks;
-use crate::job::{
-    AccessKind, Keys, MariadbJob, MariadbParameters, Mechanism, Replication, RowDraw,
-};
+use crate::job::{AccessKind, Fidelity, MariadbJob, MariadbParameters, Mechanism, Replication};
 use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
-use crate::network::Link;
-use crate::permutation::Permutation;
 use crate::report::Report;
-use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::Servers;
-use crate::storage::{PendingIo, Purpose, Storage};
+use crate::simulate::{SqlParts, sql_report};
+use crate::storage::{PendingIo, Purpose};
 use crate::tail::Stretch;
 
 /// How often logs are synced or written back that no commit waits for. **Source:** `innodb_flush_log_at_timeout`, and Linux's
@@ -86,13 +83,8 @@ const BINLOG: u32 = 1;
 /// A thread of the client, with its thread of the server.
 #[derive(Clone, Debug, Default)]
 struct Session {
-    /// The access of the statement, its row, and where a run of rows began.
-    access: u32,
-    row: u32,
-    run: u32,
-    base: u64,
-    /// The row that was drawn, and its leaf.
-    number: u64,
+    /// Where it is among the rows of the statement, and the leaf of the one that was drawn.
+    at: Place,
     leaf: Option<u32>,
     /// The row's own leaf, where the search for it goes through the one before.
     own_leaf: Option<u32>,
@@ -100,13 +92,13 @@ struct Session {
     searches: bool,
     holds: bool,
     had_alone: bool,
-    /// Trees and rows of the transaction, oldest first, which an insert or a further statement takes again.
-    recent: VecDeque<(u32, u64)>,
     /// Pages that the statement has read.
     loaded: u64,
     since: u64,
     /// Bytes of the binary log that the transaction's changes have.
     wrote: Option<u64>,
+    /// Those of the transaction, when it commits.
+    binlog_bytes: u64,
     /// Leaves that the transaction has changed, where another node applies its changes.
     changed: Vec<u32>,
     /// Trees and rows that it has deleted, where purge takes them.
@@ -158,9 +150,7 @@ pub struct Mariadb {
     purge: Option<Box<Purge>>,
     latches: Vec<Latch>,
     clients: Clients,
-    cores: Servers,
-    link: Link,
-    storage: Storage,
+    machine: Machine,
     pool: Pool,
     is_writing: Vec<bool>,
     flushing: Flushing,
@@ -175,64 +165,45 @@ pub struct Mariadb {
     pageless: VecDeque<u32>,
     stalled: VecDeque<u32>,
     sessions: Vec<Session>,
-    keys: RowKeys,
-    /// Keys that a row stands for, and where rows lie that are asked for by popularity.
-    keys_a_row: u64,
-    places: Option<Permutation>,
-    rows: Stream,
-    before: Vec<VolumeCounters>,
+    draws: Draws,
     /// None: nothing breaks.
     broken: Option<Box<Broken>>,
-    /// Which of the server's lives it is: of its I/Os the number of their node.
-    life: u16,
 }
 
 impl Model for Mariadb {
     type Job = MariadbJob;
     type Event = Event;
 
+    fn scaled(job: &MariadbJob, fidelity: Fidelity) -> (MariadbJob, u64) {
+        checks::scaled(job, fidelity)
+    }
+
     fn new(job: &MariadbJob, setting: &Setting) -> Result<Mariadb, Refusal> {
-        let Setting { scale, seed, .. } = *setting;
         let has = |mechanism| setting.has(mechanism);
         let laying = Laying {
             in_order: !has(Mechanism::FillOrder),
             never_splits: !has(Mechanism::IndexSplits),
         };
         let (plan, script) = Plan::new(job, laying);
-        let Machine {
-            cores,
-            link,
-            storage,
-            ..
-        } = machine(job, &plan, setting, 0)?;
+        let machine = machine(job, &plan, setting, 0)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
-        let setup = Setup {
-            client: &job.client,
-            network: (&job.network, job.cluster.zones),
-            load: work.load.clone(),
-            connections: work.connections,
-            cpu_ns: parameters.client_cpu_ns,
+        let costs = Costs {
+            client_ns: parameters.client_cpu_ns,
             tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
             overhead_ns: parameters.overhead_ns,
         };
-        let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
-        let clients = Clients::new(script, setup, setting);
+        let (course, clients) = job.load(script, costs, setting);
         let pages = plan.pages + UNDO_PAGES;
         let pool = filled_pool(job, &plan, setting);
         let rows = plan.trees.first().map_or(1, |tree| tree.rows);
-        let keys_a_row = RowKeys::count(work.keys, rows, scale) / rows;
-        let is_spread = keys_a_row > 1 && work.keys != Keys::Latest;
-        let (redo, binlog) = logs(job, &plan, &storage, setting);
+        let (redo, binlog) = logs(job, &plan, &machine.storage, setting);
         let purge = Purge::new(&plan, job).filter(|_| has(Mechanism::Purge));
         Ok(Mariadb {
             course,
             rules: Rules::new(job, &plan, setting, purge.is_some()),
             purge,
-            cores,
-            link,
-            before: storage.volumes(0),
-            storage,
+            machine,
             pool,
             is_writing: vec![false; pages as usize],
             flushing: Flushing::new(settings, pages, setting),
@@ -245,17 +216,12 @@ impl Model for Mariadb {
             stalled: VecDeque::new(),
             sessions: vec![Session::default(); clients.count()],
             clients,
-            keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
-                .drawn_from(work.key_stream.as_ref()),
-            broken: Broken::new(job, pages, seed),
-            life: 0,
+            draws: Draws::new(work, rows, true, setting),
+            broken: Broken::new(job, pages, setting.seed),
             latches: plan.trees.iter().map(|_| Latch::default()).collect(),
             growth: Growth::new(plan.trees.len(), plan.laid_pages..plan.pages),
             indexes: plan.trees.iter().map(Tree::index).collect(),
-            keys_a_row,
-            places: is_spread.then(|| Permutation::new(rows, seed)),
             plan,
-            rows: Stream::new(seed, "rows"),
         })
     }
 
@@ -286,16 +252,16 @@ impl Model for Mariadb {
 
     fn io_ended(&mut self, now: u64, io: PendingIo) {
         if io.node == OTHER {
-            return self.other_io_ended(now, io.purpose);
+            return self.other_io_ended(now, &io);
         }
-        if io.node != self.life {
+        if io.node != self.machine.storage.number() {
             // Who wanted it has ended.
             return;
         }
         match io.purpose {
             Purpose::Piece(page) if self.recovers() => self.recovering_page_read(now, page),
             Purpose::Piece(session) => self.page_read(now, session, io.passed),
-            Purpose::Log(which) => self.log_io_ended(now, which),
+            Purpose::Log(which) => self.log_io_ended((now, io.passed), which),
             Purpose::Stream(which) => self.stream_ended(now, which),
             Purpose::Pages { from, .. } => self.page_written(now, from as u32),
         }
@@ -306,27 +272,20 @@ impl Model for Mariadb {
     }
 
     fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
-        let storage = match &mut self.applier {
-            Some(applier) if machine == OTHER => &mut applier.storage,
-            _ => &mut self.storage,
+        let machine = match &mut self.applier {
+            Some(applier) if machine == OTHER => &mut applier.machine,
+            _ => &mut self.machine,
         };
-        (&mut self.course, &mut storage.disks)
+        (&mut self.course, &mut machine.storage.disks)
     }
 
     fn report(&mut self, job: &MariadbJob, cell: u64) -> Report {
         let work = &job.workload;
         let faults = self.fault_report();
-        let node = NodeParts {
-            cores: &self.cores,
-            link: &self.link,
-            storage: &self.storage,
-            pending_compaction_bytes: 0,
-            before: &self.before,
-        };
         let parts = SqlParts {
             recorder: &self.course.recorder,
             clients: &mut self.clients,
-            nodes: vec![node],
+            nodes: vec![(&self.machine, 0)],
             blocks: self.pool.counts(),
             events: self.course.queue.scheduled(),
         };
@@ -345,8 +304,8 @@ impl Sessions for Mariadb {
     }
 
     #[inline]
-    fn server(&mut self, _session: u32) -> (usize, &mut Servers, &mut Link) {
-        (0, &mut self.cores, &mut self.link)
+    fn server(&mut self, _session: u32) -> (usize, &mut Machine) {
+        (0, &mut self.machine)
     }
 
     fn set_out_own(&mut self, number: u32) {
@@ -354,7 +313,7 @@ impl Sessions for Mariadb {
         self.sessions.resize_with(count, Session::default);
         let session = &mut self.sessions[number as usize];
         session.wrote = None;
-        session.recent.clear();
+        session.at.recent.clear();
         session.deleted.clear();
         (session.searches, session.holds) = (false, false);
     }
@@ -374,10 +333,7 @@ impl Sessions for Mariadb {
 
     fn reset(&mut self, now: u64) {
         self.pool.reset();
-        self.before = self.storage.volumes(now);
-        self.cores.reset();
-        self.link.reset();
-        self.storage.reset();
+        self.machine.reset(now);
     }
 
     fn outage(&mut self) -> Option<&mut Outage> {
@@ -385,7 +341,7 @@ impl Sessions for Mariadb {
     }
 
     fn look_at_faults(&mut self, now: u64) {
-        self.take_faults(now);
+        self.look(now);
     }
 
     fn primary(&self) -> (usize, bool) {
@@ -402,7 +358,8 @@ impl Mariadb {
     fn go_for_rows(&mut self, now: u64, number: u32) {
         let first = self.clients.step(number).accesses.start;
         let session = &mut self.sessions[number as usize];
-        (session.access, session.row, session.run, session.loaded) = (first, 0, 0, 0);
+        session.at.begin(first);
+        session.loaded = 0;
         self.next_row(number, None);
         self.read_on(now, number);
     }
@@ -429,11 +386,11 @@ impl Mariadb {
             }
             let end = self.clients.step(number).accesses.end;
             let session = &self.sessions[number as usize];
-            if session.access >= end {
+            if session.at.access >= end {
                 break;
             }
-            let access = self.plan.accesses[session.access as usize];
-            let leaf = self.leaf_of(access.tree, session.number);
+            let access = self.plan.accesses[session.at.access as usize];
+            let leaf = self.leaf_of(access.tree, session.at.number);
             if !self.has_lock(now, number, access.tree) {
                 return;
             }
@@ -441,14 +398,7 @@ impl Mariadb {
                 self.change(number, leaf, &access);
             }
             let session = &mut self.sessions[number as usize];
-            session.row += 1;
-            let rows = match access.draw {
-                RowDraw::KeyRun { .. } => session.run,
-                _ => access.rows,
-            };
-            if session.row == rows {
-                (session.access, session.row) = (session.access + 1, 0);
-            }
+            session.at.go_on(access.draw, access.rows);
             session.leaf = None;
             self.next_row(number, Some(leaf));
         }
@@ -465,7 +415,7 @@ impl Mariadb {
             return self.has_page(now, number, leaf);
         }
         let (searches, holds) = (session.searches, session.holds);
-        let tree = self.plan.accesses[session.access as usize].tree as usize;
+        let tree = self.plan.accesses[session.at.access as usize].tree as usize;
         if searches && !holds {
             if !self.latches[tree].search(number) {
                 self.sessions[number as usize].since = now;
@@ -489,7 +439,7 @@ impl Mariadb {
         if !std::mem::take(&mut session.holds) {
             return;
         }
-        let tree = self.plan.accesses[session.access as usize].tree as usize;
+        let tree = self.plan.accesses[session.at.access as usize].tree as usize;
         let others = self.latches[tree].release();
         self.go_on(now, others);
     }
@@ -517,7 +467,7 @@ impl Mariadb {
     /// Whether the session has its tree's lock alone, if its row needs that; if not, it waits.
     fn has_lock(&mut self, now: u64, number: u32, tree: u32) -> bool {
         let session = &self.sessions[number as usize];
-        let splits = self.plan.trees[tree as usize].splits_at(session.number);
+        let splits = self.plan.trees[tree as usize].splits_at(session.at.number);
         if !self.rules.locks_trees || !splits || session.had_alone {
             return true;
         }
@@ -566,10 +516,9 @@ impl Mariadb {
             session.loaded += 1;
         }
         let purpose = Purpose::Piece(number);
-        let io = self.course.ios.add(PendingIo::new(self.life, purpose));
-        let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
-        self.storage
-            .submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
+        let read = (Op::Read, u64::from(page) * PAGE_BYTES, PAGE_BYTES);
+        let storage = &mut self.machine.storage;
+        storage.send(now, &mut self.course.ios, purpose, read);
         self.free_pages(now);
     }
 
@@ -608,10 +557,7 @@ impl Mariadb {
             let session = &mut self.sessions[this as usize];
             session.leaf = None;
             let since = session.since;
-            self.course.recorder.waited_for_disk(now - since);
-            self.clients
-                .spend(passed.clamp(since, now), this, Stretch::Limits);
-            self.clients.spend(now, this, Stretch::Disk);
+            self.waited(now, this, since, passed);
             self.has_searched(now, this);
             self.read_on(now, this);
         }
@@ -633,7 +579,7 @@ impl Mariadb {
         self.redo.end += self.rules.parameters.redo_row_bytes + access.redo_bytes;
         if begins {
             // The header of a rollback segment and its page are in the pool, or made anew: not read.
-            let segment = self.rows.below(UNDO_PAGES / 2) * 2;
+            let segment = self.draws.rows.below(UNDO_PAGES / 2) * 2;
             for page in [segment, segment + 1] {
                 let (page, now) = ((self.plan.pages + page) as u32, self.course.queue.now());
                 if !self.pool.find(now, page) && self.pool.free() > self.reading.len() as u32 {
@@ -670,7 +616,7 @@ impl Mariadb {
 
     /// Changes an entry of an index whose leaves split: an update adds one beside that which is gone.
     fn change_index(&mut self, number: u32, access: &Access) {
-        let row = self.sessions[number as usize].number;
+        let row = self.sessions[number as usize].at.number;
         let Some(index) = &mut self.indexes[access.tree as usize] else {
             return;
         };

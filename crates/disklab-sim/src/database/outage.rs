@@ -12,20 +12,12 @@ use std::collections::VecDeque;
 use disklab_disk::profile::HostProfile;
 use disklab_units::random::Stream;
 
-use crate::faults::{Course, FaultReport, RebuildReport, StepReport};
+use crate::faults::Story;
 use crate::job::faults::{Event, What, in_order};
 use crate::job::{Load, SqlFaults};
 
 /// A session of a closed loop waits so long after a failure. **Source:** `PAUSE_AFTER_FAILURE` of the load engine.
 const PAUSE_NS: u64 = 10_000_000;
-
-/// Something that happened to a server.
-struct Step {
-    what: What,
-    node: usize,
-    begun: u64,
-    ended: Option<u64>,
-}
 
 /// What clients know of the server.
 struct Tries {
@@ -49,16 +41,11 @@ impl Tries {
 pub struct Outage {
     /// What happens, in order, and how long clients wait.
     pub job: SqlFaults,
-    /// What was replayed, or copied.
-    pub rebuilds: Vec<RebuildReport>,
-    /// When measuring began.
-    pub from: u64,
+    /// What happened.
+    pub story: Story,
     /// The machines with their disks.
     pub profile: HostProfile,
     next: usize,
-    steps: Vec<Step>,
-    course: Course,
-    refused: u64,
     tries: Tries,
     /// Statements in the order in which they were sent: when, by which session, and the number of its transaction.
     sent: VecDeque<(u64, u32, u32)>,
@@ -72,13 +59,9 @@ impl Outage {
                 events: in_order(&job.events),
                 ..job.clone()
             },
-            rebuilds: Vec::new(),
-            from,
+            story: Story::new(job.interval_ns, from),
             profile: profile.clone(),
             next: 0,
-            steps: Vec::new(),
-            course: Course::new(job.interval_ns),
-            refused: 0,
             tries: Tries {
                 next: None,
                 primary: 0,
@@ -91,31 +74,20 @@ impl Outage {
     /// When its first event comes.
     pub fn begins(&self) -> Option<u64> {
         let first = self.job.events.first()?;
-        Some(self.from.saturating_add(first.at_ns))
+        Some(self.story.from.saturating_add(first.at_ns))
     }
 
     /// The next event, if it is due.
     pub fn due(&mut self, now: u64) -> Option<Event> {
         let event = *self.job.events.get(self.next)?;
-        let is_due = self.from + event.at_ns <= now;
+        let is_due = self.story.from + event.at_ns <= now;
         self.next += usize::from(is_due);
         is_due.then_some(event)
     }
 
     /// Notes a step and returns its number; `ended`: None where it goes on.
     pub fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
-        self.steps.push(Step {
-            what,
-            node,
-            begun: now,
-            ended,
-        });
-        self.steps.len() - 1
-    }
-
-    /// A step is over.
-    pub fn end(&mut self, step: usize, now: u64) {
-        self.steps[step].ended = Some(now);
+        self.story.step(now, what, (node, node), ended)
     }
 
     /// Clients lose their connections: the next try is due at once.
@@ -134,7 +106,7 @@ impl Outage {
             if now >= at {
                 self.tries.failed(now, most, self.job.most_retry_ns);
             }
-            self.refused += 1;
+            self.story.refused += 1;
             return false;
         }
         (self.tries.next, self.tries.primary) = (None, primary);
@@ -159,46 +131,6 @@ impl Outage {
         }
         self.sent.pop_front();
         Some((session, serial))
-    }
-
-    /// A transaction has succeeded; `degraded`: while some server was away.
-    pub fn succeeded(&mut self, now: u64, started: u64, degraded: bool) {
-        if now >= self.from {
-            self.course.ended(now - self.from);
-            if degraded {
-                self.course.degraded(now - started);
-            }
-        }
-    }
-
-    /// A transaction has failed.
-    pub fn failed(&mut self, now: u64) {
-        if now >= self.from {
-            self.course.failed(now - self.from);
-        }
-    }
-
-    /// What is told of it; `left_ns`: how long a server still needs that has not come back.
-    pub fn report(&self, now: u64, left_ns: impl Fn(usize) -> u64) -> FaultReport {
-        let seconds = |at: u64| at.saturating_sub(self.from) as f64 / 1e9;
-        let steps = self.steps.iter().map(|step| StepReport {
-            what: step.what,
-            node: step.node as u32,
-            begun_s: seconds(step.begun),
-            ended_s: seconds(step.ended.unwrap_or_else(|| now + left_ns(step.node))),
-            extrapolated: step.ended.is_none(),
-        });
-        FaultReport {
-            course: self.course.report(now.saturating_sub(self.from)),
-            failed_operations: self.course.failures(),
-            unavailable: self.refused,
-            degraded_latency_ms: self.course.degraded_latencies(),
-            steps: steps.collect(),
-            rebuilds: self.rebuilds.clone(),
-            hint_bytes: 0,
-            lost_rows: 0,
-            lost_updates: None,
-        }
     }
 }
 

@@ -20,11 +20,13 @@ mod broken;
 mod buffers;
 mod changes;
 mod checkpoint;
+mod checks;
 mod durable;
 mod event;
 mod extension;
 mod files;
 mod fillorder;
+pub mod job;
 mod packing;
 mod plan;
 mod reads;
@@ -34,10 +36,10 @@ mod server;
 
 use std::collections::VecDeque;
 
-use disklab_disk::{Refusal, VolumeCounters};
-use disklab_units::random::Stream;
+use disklab_disk::Refusal;
 
-use crate::client::RowKeys;
+pub use self::checks::check;
+use crate::database::draws::{Draws, Place};
 use crate::database::outage::Outage;
 use crate::database::postgresql::broken::Broken;
 use crate::database::postgresql::buffers::Buffers;
@@ -46,18 +48,16 @@ use crate::database::postgresql::event::Event;
 use crate::database::postgresql::extension::{Extending, Extension};
 use crate::database::postgresql::files::Files;
 use crate::database::postgresql::plan::Plan;
-pub use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
+use crate::database::postgresql::plan::{PAGE_BYTES, layouts};
 use crate::database::postgresql::reads::Reads;
-use crate::database::postgresql::server::{LOG_WRITE, RECOVERY_SYNC, Server, WRITE_BACK};
-use crate::database::sessions::{Clients, Sessions, Setup};
+use crate::database::postgresql::server::{RECOVERY_SYNC, Server, WRITE_BACK};
+use crate::database::sessions::{Clients, Costs, Sessions};
 use crate::disks::Disks;
-use crate::job::{CacheState, Mechanism, PostgresqlJob, PostgresqlParameters};
+use crate::job::{CacheState, Fidelity, Mechanism, PostgresqlJob, PostgresqlParameters};
+use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
-use crate::network::Link;
-use crate::permutation::Permutation;
 use crate::report::Report;
-use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::Servers;
+use crate::simulate::{SqlParts, sql_report};
 use crate::storage::{NOBODY, PendingIo, Purpose};
 use crate::tail::Stretch;
 
@@ -74,20 +74,11 @@ const BACKGROUND_SHARE: u64 = 10;
 /// Pages after which the background writer asks Linux to write them. **Source:** `bgwriter_flush_after`, 512 kB.
 const FLUSH_AFTER: usize = 64;
 
-/// Rows that a transaction remembers. **Reason:** TPC-C's new order locks ten rows of stock before it changes them.
-const MOST_RECENT: usize = 32;
-
 /// A thread or a terminal, with its backend.
 #[derive(Clone, Debug, Default)]
 struct Session {
-    /// The access of the statement, and its row.
-    access: u32,
-    row: u32,
-    /// How many rows a run by keys has.
-    run: u32,
-    /// The row, and where a run of rows began.
-    number: u64,
-    base: u64,
+    /// Where it is among the rows of the statement.
+    at: Place,
     /// Pages that the row needs, and how many of them are there.
     pages: [u32; 2],
     wanted: u8,
@@ -110,8 +101,6 @@ struct Session {
     passed: u64,
     /// The next session that waits for the same I/O, or page.
     next: u32,
-    /// Rows of the transaction, oldest first.
-    recent: VecDeque<(u32, u64)>,
 }
 
 /// Sizes and rules that do not change during a run.
@@ -168,11 +157,7 @@ pub struct Postgresql {
     /// Sessions whose commit waits, in the order of the log.
     committing: VecDeque<u32>,
     sessions: Vec<Session>,
-    keys: RowKeys,
-    /// In a quick run by popularity: how many keys share a row, and where those rows lie.
-    shared: Option<(u64, Permutation)>,
-    rows: Stream,
-    before: Vec<Vec<VolumeCounters>>,
+    draws: Draws,
     /// None: nothing breaks.
     broken: Option<Box<Broken>>,
 }
@@ -180,6 +165,10 @@ pub struct Postgresql {
 impl Model for Postgresql {
     type Job = PostgresqlJob;
     type Event = Event;
+
+    fn scaled(job: &PostgresqlJob, fidelity: Fidelity) -> (PostgresqlJob, u64) {
+        checks::scaled(job, fidelity)
+    }
 
     fn new(job: &PostgresqlJob, setting: &Setting) -> Result<Postgresql, Refusal> {
         let Setting { scale, seed, .. } = *setting;
@@ -189,28 +178,21 @@ impl Model for Postgresql {
             .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
-        setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
+        setting.keep_journal(&mut servers[0].machine.storage.disks.host, work.warm_up_ns);
         let (settings, parameters) = (&job.database, &job.parameters);
-        let setup = Setup {
-            client: &job.client,
-            network: (&job.network, job.cluster.zones),
-            load: work.load.clone(),
-            connections: work.connections,
-            cpu_ns: parameters.client_cpu_ns,
+        let costs = Costs {
+            client_ns: parameters.client_cpu_ns,
             tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
             overhead_ns: parameters.overhead_ns,
         };
-        let course = Course::new(work.stop, work.warm_up_ns, script.names.len()).on_time();
-        let clients = Clients::new(script, setup, setting);
+        let (course, clients) = job.load(script, costs, setting);
         let images = settings.full_page_writes && has(Mechanism::FullPageImages);
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);
-        let by_popularity = RowKeys::count(work.keys, rows, scale) > rows;
         Ok(Postgresql {
             course,
             rules: Rules::new(job, setting),
             changes: Changes::new(settings, &plan, images).kept_if(job.faults.is_some()),
             broken: broken(job, seed),
-            before: volumes(&servers, 0),
             servers,
             primary: 0,
             buffers: buffers(job, &plan),
@@ -227,11 +209,8 @@ impl Model for Postgresql {
             committing: VecDeque::new(),
             sessions: vec![Session::default(); clients.count()],
             clients,
-            keys: RowKeys::new(work.keys, work.asked_rows, rows, scale, seed)
-                .drawn_from(work.key_stream.as_ref()),
-            shared: by_popularity.then(|| (scale, Permutation::new(rows, seed))),
+            draws: Draws::new(work, rows, false, setting),
             plan,
-            rows: Stream::new(seed, "rows"),
         })
     }
 
@@ -275,22 +254,20 @@ impl Model for Postgresql {
                 server.written_back();
                 server.write_back(now, &mut self.course.ios);
                 if self.broken.is_some() {
-                    self.replay_on(now, index);
-                    self.copy_on(now, index);
+                    self.return_on(now, index);
                 }
             }
             Purpose::Stream(RECOVERY_SYNC) => self.recovery_synced(now, index),
             Purpose::Stream(_) => {}
             Purpose::Piece(piece) => self.piece_read(now, index, piece),
-            Purpose::Log(which) => {
+            Purpose::Log(_) => {
                 let server = &mut self.servers[index];
-                if server.log_io_ended(now, which, io.passed, &mut self.course.ios) {
+                if server.log_io_ended((now, io.passed), &mut self.course.ios) {
                     self.log_synced(now, index);
-                } else if which == LOG_WRITE {
                 }
             }
             Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.servers[index].storage;
+                let storage = &mut self.servers[index].machine.storage;
                 storage.arrived(io.purpose, &mut self.course.ios);
                 let mut next = waiter;
                 while next != NOBODY {
@@ -302,11 +279,8 @@ impl Model for Postgresql {
                     }
                     session.part += 1;
                     let since = session.since;
-                    self.course.recorder.waited_for_disk(now - since);
-                    let passed = io.passed.clamp(since, now);
-                    session.passed = passed;
-                    self.clients.spend(passed, this, Stretch::Limits);
-                    self.clients.spend(now, this, Stretch::Disk);
+                    session.passed = io.passed.clamp(since, now);
+                    self.waited(now, this, since, io.passed);
                     self.read_on(now, this);
                 }
             }
@@ -318,10 +292,8 @@ impl Model for Postgresql {
     }
 
     fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
-        (
-            &mut self.course,
-            &mut self.servers[usize::from(machine)].storage.disks,
-        )
+        let machine = &mut self.servers[usize::from(machine)].machine;
+        (&mut self.course, &mut machine.storage.disks)
     }
 
     fn report(&mut self, job: &PostgresqlJob, cell: u64) -> Report {
@@ -341,9 +313,8 @@ impl Sessions for Postgresql {
     }
 
     #[inline]
-    fn server(&mut self, _session: u32) -> (usize, &mut Servers, &mut Link) {
-        let Server { cores, link, .. } = &mut self.servers[self.primary];
-        (self.primary, cores, link)
+    fn server(&mut self, _session: u32) -> (usize, &mut Machine) {
+        (self.primary, &mut self.servers[self.primary].machine)
     }
 
     fn set_out_own(&mut self, number: u32) {
@@ -351,26 +322,23 @@ impl Sessions for Postgresql {
         self.sessions.resize_with(count, Session::default);
         let session = &mut self.sessions[number as usize];
         session.wrote = false;
-        session.recent.clear();
+        session.at.recent.clear();
     }
 
     fn planned(&mut self, now: u64, number: u32) {
         self.clients.spend(now, number, Stretch::Cpu);
         let first = self.clients.step(number).accesses.start;
         let session = &mut self.sessions[number as usize];
-        (session.access, session.row, session.loaded) = (first, 0, 0);
-        session.run = 0;
+        session.at.begin(first);
+        session.loaded = 0;
         self.next_row(number);
         self.read_on(now, number);
     }
 
     fn reset(&mut self, now: u64) {
         self.buffers.reset();
-        self.before = volumes(&self.servers, now);
         for server in &mut self.servers {
-            server.cores.reset();
-            server.link.reset();
-            server.storage.reset();
+            server.machine.reset(now);
         }
     }
 
@@ -379,7 +347,7 @@ impl Sessions for Postgresql {
     }
 
     fn look_at_faults(&mut self, now: u64) {
-        self.take_faults(now);
+        self.look(now);
     }
 
     #[inline]
@@ -400,7 +368,7 @@ impl Postgresql {
         let commits = self.clients.step(number).commits && session.wrote;
         let parameters = &self.rules.parameters;
         let mut cpu_ns = u64::from(session.loaded) * parameters.page_read_cpu_ns;
-        cpu_ns += u64::from(session.run.saturating_sub(1)) * parameters.scan_row_cpu_ns;
+        cpu_ns += u64::from(session.at.run.saturating_sub(1)) * parameters.scan_row_cpu_ns;
         if commits {
             cpu_ns += parameters.commit_cpu_ns;
         }
@@ -431,28 +399,14 @@ impl Postgresql {
 
     /// What the run leaves for its report.
     fn parts(&mut self) -> SqlParts<'_> {
-        let nodes = self.servers.iter().zip(&self.before);
-        let nodes = nodes.map(|(server, before)| NodeParts {
-            cores: &server.cores,
-            link: &server.link,
-            storage: &server.storage,
-            pending_compaction_bytes: 0,
-            before,
-        });
         SqlParts {
             recorder: &self.course.recorder,
             clients: &mut self.clients,
-            nodes: nodes.collect(),
+            nodes: self.servers.iter().map(|s| (&s.machine, 0)).collect(),
             blocks: self.buffers.counts(),
             events: self.course.queue.scheduled(),
         }
     }
-}
-
-/// What the disks of all servers have done.
-fn volumes(servers: &[Server], now: u64) -> Vec<Vec<VolumeCounters>> {
-    let servers = servers.iter();
-    servers.map(|server| server.storage.volumes(now)).collect()
 }
 
 /// What breaks; None: nothing does.

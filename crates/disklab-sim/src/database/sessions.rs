@@ -15,10 +15,12 @@ use crate::chance::work;
 use crate::client::distance;
 use crate::database::outage::{Outage, pause_ns};
 use crate::database::transactions::{Script, Step};
+use crate::engine::Code;
 use crate::event::events;
 use crate::faults::LOOK_NS;
-use crate::job::{Client, Load, Mechanism, Network};
-use crate::model::{Model, Setting};
+use crate::job::{Client, Load, Mechanism, Network, ServerJob};
+use crate::machine::Machine;
+use crate::model::{Course, Model, Setting};
 use crate::network::{Link, Paths};
 use crate::station::{Servers, Slots, Usage};
 use crate::tail::{Split, Stretch};
@@ -87,12 +89,40 @@ pub struct Setup<'a> {
     pub load: Load,
     /// Connections that they share; None: each has its own.
     pub connections: Option<u32>,
-    /// CPU of the client for a statement, without encryption, in nanoseconds.
-    pub cpu_ns: u64,
-    /// CPU of encryption at an end of a message, in nanoseconds.
+    /// What a statement costs them.
+    pub costs: Costs,
+}
+
+/// What a statement costs clients, in nanoseconds.
+#[derive(Clone, Copy)]
+pub struct Costs {
+    /// CPU, without encryption.
+    pub client_ns: u64,
+    /// CPU of encryption at an end of a message.
     pub tls_ns: u64,
-    /// Time of a statement that no queue explains, in nanoseconds.
+    /// Time that no queue explains.
     pub overhead_ns: u64,
+}
+
+impl<S, P> ServerJob<S, P> {
+    /// The run of a job whose clients send a script, and those clients.
+    pub fn load<E: Code>(
+        &self,
+        script: Script,
+        costs: Costs,
+        setting: &Setting,
+    ) -> (Course<E>, Clients) {
+        let work = &self.workload;
+        let setup = Setup {
+            client: &self.client,
+            network: (&self.network, self.cluster.zones),
+            load: work.load.clone(),
+            connections: work.connections,
+            costs,
+        };
+        let course = Course::new(work.stop, work.warm_up_ns, script.names.len());
+        (course.on_time(), Clients::new(script, setup, setting))
+    }
 }
 
 /// The clients of a SQL database.
@@ -125,7 +155,12 @@ pub struct Clients {
 impl Clients {
     /// Idle clients.
     pub fn new(script: Script, setup: Setup, setting: &Setting) -> Clients {
-        let Setup { client, load, .. } = setup;
+        let Setup {
+            client,
+            load,
+            costs,
+            ..
+        } = setup;
         let (Load::Closed { threads: sessions }
         | Load::Open {
             max_in_flight: sessions,
@@ -148,9 +183,9 @@ impl Clients {
             idle: Vec::new(),
             unsent: VecDeque::new(),
             next_offer: 0,
-            cpu_ns: setup.cpu_ns + 2 * setup.tls_ns,
-            tls_ns: setup.tls_ns,
-            overhead_ns: setup.overhead_ns,
+            cpu_ns: costs.client_ns + 2 * costs.tls_ns,
+            tls_ns: costs.tls_ns,
+            overhead_ns: costs.overhead_ns,
             paths: Paths::new(network, zones, setting.seed, setting.off),
             times: stream("server cpu"),
             kinds: stream("transactions"),
@@ -277,8 +312,8 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
     /// The clients.
     fn clients(&mut self) -> &mut Clients;
 
-    /// The server of a session: its number, vCPUs and network.
-    fn server(&mut self, session: u32) -> (usize, &mut Servers, &mut Link);
+    /// The server of a session: its number and machine.
+    fn server(&mut self, session: u32) -> (usize, &mut Machine);
 
     /// The database's own part of a session begins a transaction. The session may be one that has taken another's place.
     fn set_out_own(&mut self, _session: u32) {}
@@ -446,7 +481,7 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
     #[inline]
     fn serve(&mut self, now: u64, session: u32, cpu_ns: u64) -> u64 {
         let span = self.clients().work(cpu_ns);
-        self.server(session).1.serve(now, span)
+        self.server(session).1.cores.serve(now, span)
     }
 
     /// A server takes a statement: receives, plans, executes and answers it, all in one piece.
@@ -460,6 +495,23 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
         self.schedule(at, SqlEvent::Plan(session));
     }
 
+    /// A session has waited since then for an I/O, which had passed all limits at `passed`.
+    fn waited(&mut self, now: u64, session: u32, since: u64, passed: u64) {
+        self.course().recorder.waited_for_disk(now - since);
+        let clients = self.clients();
+        clients.spend(passed.clamp(since, now), session, Stretch::Limits);
+        clients.spend(now, session, Stretch::Disk);
+    }
+
+    /// A session has waited for the log: until the sync that it shares began, and for that.
+    fn waited_for_log(&mut self, now: u64, session: u32, began: u64) {
+        let mark = self.clients().mark(session);
+        self.course().recorder.waited_for_disk(now - mark);
+        let clients = self.clients();
+        clients.spend(began.clamp(mark, now), session, Stretch::Held);
+        clients.spend(now, session, Stretch::Disk);
+    }
+
     /// A server answers: it can from `ready` on.
     fn reply(&mut self, now: u64, ready: u64, session: u32) {
         let clients = self.clients();
@@ -468,8 +520,8 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
         let at = if clients.goes_on(session) {
             ready
         } else {
-            let (from, _, link) = self.server(session);
-            let left = link.send(now, ready, bytes);
+            let (from, machine) = self.server(session);
+            let left = machine.link.send(now, ready, bytes);
             self.clients().receive(left, session, from)
         };
         self.schedule(at, SqlEvent::Done(session));
@@ -521,7 +573,7 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
         recorder.ended(now, kind as usize, started);
         let is_degraded = self.is_degraded();
         if let Some(outage) = self.outage() {
-            outage.succeeded(now, started, is_degraded);
+            outage.story.succeeded(now, started, is_degraded);
         }
         if let Some(next) = self.clients().connections.leave(now) {
             self.send(now, next);
@@ -554,7 +606,7 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
     /// goes on without it, under another number.
     fn fail(&mut self, now: u64, session: u32) {
         if let Some(outage) = self.outage() {
-            outage.failed(now);
+            outage.story.failed(now);
         }
         let clients = self.clients();
         let seat = &mut clients.seats[session as usize];

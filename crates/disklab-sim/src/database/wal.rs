@@ -11,10 +11,10 @@ use disklab_disk::{Op, VolumeId};
 
 use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
 
-/// Bytes of a block.
-const BLOCK_BYTES: u64 = 4096;
+/// Bytes of a block, where a database says nothing else, and of one of the file system's journal.
+pub const BLOCK_BYTES: u64 = 4096;
 /// Largest write.
-const MOST_WRITE_BYTES: u64 = 1 << 20;
+pub const MOST_WRITE_BYTES: u64 = 1 << 20;
 
 /// When a sync has the file system's journal written behind the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,11 @@ pub enum Journals {
 /// One of a server's logs. Positions are bytes since the beginning of the run.
 #[derive(Debug)]
 pub struct Log {
-    /// The node whose it is, or which life of the one server.
-    pub node: u16,
     number: u32,
     volume: VolumeId,
     space: (u64, u64),
-    /// End of what was written into it.
+    block_bytes: u64,
+    /// End of what was written into it, or of what is wanted on the disk.
     pub end: u64,
     synced: u64,
     syncing_to: Option<u64>,
@@ -50,6 +49,12 @@ pub struct Log {
     groups: u32,
     /// When the sync under way, or the last one, began.
     pub began: u64,
+    /// For how long its I/Os waited for limits.
+    pub limited_ns: u64,
+    /// When its writes had ended, and the device's own sync began.
+    written: u64,
+    /// When it ended.
+    pub ended: u64,
 }
 
 impl Log {
@@ -62,10 +67,10 @@ impl Log {
         (period, journal_writes): (u32, u32),
     ) -> Log {
         Log {
-            node: 0,
             number,
             volume,
             space,
+            block_bytes: BLOCK_BYTES,
             end: 0,
             synced: 0,
             syncing_to: None,
@@ -78,6 +83,17 @@ impl Log {
             period,
             groups: 0,
             began: 0,
+            limited_ns: 0,
+            written: 0,
+            ended: 0,
+        }
+    }
+
+    /// The same, in blocks of another size.
+    pub fn in_blocks(self, block_bytes: u64) -> Log {
+        Log {
+            block_bytes,
+            ..self
         }
     }
 
@@ -122,13 +138,14 @@ impl Log {
             return;
         }
         self.syncs = syncs;
-        let is_new = self.end.div_ceil(BLOCK_BYTES) > self.synced.div_ceil(BLOCK_BYTES);
+        let block = self.block_bytes;
+        let is_new = self.end.div_ceil(block) > self.synced.div_ceil(block);
         let journals = syncs && (self.journals == Journals::Always || is_new);
         self.journal_left = if journals { self.journal_writes } else { 0 };
-        (self.began, self.syncing_to) = (now, Some(self.end));
+        (self.began, self.limited_ns, self.syncing_to) = (now, 0, Some(self.end));
         let (start, length) = self.space;
-        let mut at = self.synced / BLOCK_BYTES * BLOCK_BYTES;
-        let end = self.end.next_multiple_of(BLOCK_BYTES);
+        let mut at = self.synced / block * block;
+        let end = self.end.next_multiple_of(block);
         while at < end {
             let place = at % length;
             let bytes = (end - at).min(MOST_WRITE_BYTES).min(length - place);
@@ -166,7 +183,7 @@ impl Log {
         storage: &mut Storage,
         ios: &mut PendingIos,
     ) {
-        let io = ios.add(PendingIo::new(self.node, Purpose::Log(self.number)));
+        let io = ios.add(PendingIo::new(storage.number(), Purpose::Log(self.number)));
         storage.submit(now, self.volume, op, at, bytes as u32, io);
     }
 
@@ -175,38 +192,57 @@ impl Log {
         self.syncing_to.is_none()
     }
 
+    /// It goes on from a position, without what is before that: another server's log had it.
+    pub fn begin_at(&mut self, position: u64) {
+        self.synced = position;
+        self.syncing_to = self.syncing_to.map(|_| position);
+    }
+
     /// Its server has ended; what was written is there for the next life.
-    pub fn end_life(&mut self, next: u16) {
-        self.node = next;
+    pub fn end_life(&mut self) {
         (self.synced, self.syncing_to) = (self.end, None);
         (self.writes_left, self.journal_left) = (0, 0);
         self.waiting.clear();
     }
 
-    /// Reads bytes of it from a position on.
-    pub fn read(&self, now: u64, (at, bytes): (u64, u64), storage: &mut Storage, io: u32) {
+    /// Reads bytes of it from a position on, up to the end of its part of the volume.
+    pub fn read(
+        &self,
+        now: u64,
+        (at, bytes): (u64, u64),
+        purpose: Purpose,
+        storage: &mut Storage,
+        ios: &mut PendingIos,
+    ) {
+        let io = ios.add(PendingIo::new(storage.number(), purpose));
         let (start, length) = self.space;
-        let place = (at / BLOCK_BYTES * BLOCK_BYTES % length).min(length.saturating_sub(bytes));
-        storage.submit(now, self.volume, Op::Read, start + place, bytes as u32, io);
+        let place = at % length;
+        let bytes = bytes.min(length - place) as u32;
+        storage.submit(now, self.volume, Op::Read, start + place, bytes, io);
     }
 
-    /// An I/O of it has ended. Puts those whose wait is over into `done`.
+    /// An I/O of it has ended, which had passed all limits at `passed`. Puts those whose wait is over into `done`.
     pub fn io_ended(
         &mut self,
-        now: u64,
+        (now, passed): (u64, u64),
         storage: &mut Storage,
         ios: &mut PendingIos,
         done: &mut Vec<u32>,
     ) {
         if self.writes_left > 0 {
+            let limited_ns = passed.saturating_sub(self.began);
+            self.limited_ns = self.limited_ns.max(limited_ns);
             self.writes_left -= 1;
             if self.writes_left > 0 {
                 return;
             }
+            self.written = now;
             if self.syncs {
                 return self.finish_sync(now, storage, ios);
             }
         }
+        self.limited_ns += passed.saturating_sub(self.written);
+        self.ended = now;
         self.synced = self.syncing_to.take().unwrap_or(self.synced);
         while let Some(&(position, session)) = self.waiting.front()
             && position <= self.synced

@@ -12,27 +12,29 @@
 //! **Source:** docs.yugabyte.com, architecture (DocDB, transactional I/O path) and the flags of
 //! yb-tserver 2.18. **Divergence:** no leader moves, no conflict of transactions, no garbage.
 
+mod checks;
 mod event;
+pub mod job;
 mod lsm;
 mod plan;
 mod server;
 
-use disklab_disk::{Refusal, VolumeCounters};
+use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 
-use crate::database::sessions::{Clients, Sessions, Setup};
+pub use self::checks::check;
+use crate::database::sessions::{Clients, Costs, Sessions, Setup};
 use crate::database::yugabytedb::event::Event;
 use crate::database::yugabytedb::plan::Access;
 pub use crate::database::yugabytedb::plan::Plan;
 pub use crate::database::yugabytedb::server::Server;
 use crate::disks::Disks;
 use crate::engine::Slab;
-use crate::job::{AccessKind, Load, SqlJob, SqlParameters, Stop};
+use crate::job::{AccessKind, Fidelity, Load, SqlJob, SqlParameters, Stop};
+use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
-use crate::network::Link;
 use crate::report::Report;
-use crate::simulate::{NodeParts, SqlParts, sql_report};
-use crate::station::Servers;
+use crate::simulate::{SqlParts, sql_report};
 use crate::storage::{NOBODY, PendingIo, Purpose, Touched};
 
 /// Bytes of an internal message beside the rows: a read request, an acknowledgement.
@@ -100,12 +102,15 @@ pub struct Yugabytedb {
     sessions: Vec<Session>,
     requests: Slab<Request>,
     rows: Stream,
-    before: Vec<Vec<VolumeCounters>>,
 }
 
 impl Model for Yugabytedb {
     type Job = SqlJob;
     type Event = Event;
+
+    fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
+        checks::scaled(job, fidelity)
+    }
 
     fn new(job: &SqlJob, setting: &Setting) -> Result<Yugabytedb, Refusal> {
         let seed = setting.seed;
@@ -115,7 +120,7 @@ impl Model for Yugabytedb {
             .map(|number| Server::new(job, &plan, number, setting))
             .collect::<Result<Vec<Server>, Refusal>>()?;
         let work = &job.workload;
-        setting.keep_journal(&mut servers[0].storage.disks.host, work.warm_up_ns);
+        setting.keep_journal(&mut servers[0].machine.storage.disks.host, work.warm_up_ns);
         let parameters = job.parameters.clone();
         let setup = Setup {
             client: &job.client,
@@ -124,9 +129,11 @@ impl Model for Yugabytedb {
                 threads: work.sessions,
             },
             connections: work.connections,
-            cpu_ns: parameters.client_cpu_ns,
-            tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
-            overhead_ns: parameters.overhead_ns,
+            costs: Costs {
+                client_ns: parameters.client_cpu_ns,
+                tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
+                overhead_ns: parameters.overhead_ns,
+            },
         };
         let names = script.names.len();
         let clients = Clients::new(script, setup, setting);
@@ -147,7 +154,6 @@ impl Model for Yugabytedb {
                 names,
             )
             .on_time(),
-            before: volumes(&servers, 0),
             servers,
             sessions: vec![Session::default(); clients.count()],
             clients,
@@ -197,7 +203,7 @@ impl Model for Yugabytedb {
                 self.go_on(now, first, Self::append);
             }
             Purpose::Pages { waiter, .. } => {
-                let storage = &mut self.servers[index].storage;
+                let storage = &mut self.servers[index].machine.storage;
                 storage.arrived(io.purpose, &mut self.course.ios);
                 self.go_on(now, waiter, Self::read_on);
             }
@@ -209,10 +215,8 @@ impl Model for Yugabytedb {
     }
 
     fn disks(&mut self, machine: u16) -> (&mut Course<Event>, &mut Disks) {
-        (
-            &mut self.course,
-            &mut self.servers[usize::from(machine)].storage.disks,
-        )
+        let machine = &mut self.servers[usize::from(machine)].machine;
+        (&mut self.course, &mut machine.storage.disks)
     }
 
     fn report(&mut self, job: &SqlJob, cell: u64) -> Report {
@@ -234,10 +238,9 @@ impl Sessions for Yugabytedb {
     }
 
     #[inline]
-    fn server(&mut self, session: u32) -> (usize, &mut Servers, &mut Link) {
+    fn server(&mut self, session: u32) -> (usize, &mut Machine) {
         let node = self.node_of(session);
-        let Server { cores, link, .. } = &mut self.servers[node];
-        (node, cores, link)
+        (node, &mut self.servers[node].machine)
     }
 
     /// The SQL layer asks the leaders.
@@ -282,11 +285,8 @@ impl Sessions for Yugabytedb {
     }
 
     fn reset(&mut self, now: u64) {
-        self.before = volumes(&self.servers, now);
         for server in &mut self.servers {
-            server.cores.reset();
-            server.link.reset();
-            server.storage.reset();
+            server.machine.reset(now);
             server.block_counts = (0, 0);
         }
     }
@@ -301,12 +301,12 @@ impl Yugabytedb {
     /// A node works for so long, on average, in nanoseconds; returns when it is done.
     fn compute(&mut self, now: u64, node: usize, cpu_ns: u64) -> u64 {
         let span = self.clients.work(cpu_ns);
-        self.servers[node].cores.serve(now, span)
+        self.servers[node].machine.cores.serve(now, span)
     }
 
     /// A message leaves a node.
     fn travel(&mut self, now: u64, (from, to): (usize, usize), bytes: u64, event: Event) {
-        let left = self.servers[from].link.send(now, now, bytes);
+        let left = self.servers[from].machine.link.send(now, now, bytes);
         let way = self.clients.paths.delay(from, to);
         self.course.queue.push(left + way, event);
     }
@@ -373,7 +373,10 @@ impl Yugabytedb {
             if request.block != NO_BLOCK {
                 let pages = self.plan.pages_of(request.block);
                 if let Touched::Awaits(io) =
-                    server.storage.touch_all(now, pages, &mut self.course.ios)
+                    server
+                        .machine
+                        .storage
+                        .touch_all(now, pages, &mut self.course.ios)
                 {
                     if let Purpose::Pages { waiter, .. } = &mut self.course.ios[io].purpose {
                         request.next = std::mem::replace(waiter, number);
@@ -481,7 +484,7 @@ impl Yugabytedb {
         }
         let bytes = self.plan.accesses[access as usize].written_bytes;
         let server = &mut self.servers[index];
-        server.append(now, node, tablet, bytes, &mut self.course.ios);
+        server.append(now, tablet, bytes, &mut self.course.ios);
         // Once as provisional records, once as rows.
         let flushes = server.lsm.append(2 * bytes);
         if flushes {
@@ -583,15 +586,16 @@ impl Yugabytedb {
     /// Looks at one tablet's log on a node: each has its turn once a period.
     fn tick(&mut self, now: u64, node: u32) {
         let index = node as usize;
-        self.servers[index].sync_next(now, node as u16, &mut self.course.ios);
+        self.servers[index].sync_next(now, &mut self.course.ios);
         self.course
             .queue
             .push(now + self.rules.log_period_ns, Event::Tick(node));
     }
 
     fn pump(&mut self, now: u64, index: usize) {
-        let Server { lsm, storage, .. } = &mut self.servers[index];
-        if let Some(at) = lsm.pump(now, storage, index as u16, &mut self.course.ios) {
+        let Server { lsm, machine, .. } = &mut self.servers[index];
+        let (storage, ios) = (&mut machine.storage, &mut self.course.ios);
+        if let Some(at) = lsm.pump(now, storage, ios) {
             self.course.queue.push(at, Event::Pump(index as u32));
         }
         if !self.servers[index].lsm.blocks_writes() {
@@ -604,19 +608,13 @@ impl Yugabytedb {
     /// A compaction decompresses what it reads and compresses what it writes, block by block.
     fn compaction_cpu(&mut self, now: u64, index: usize, bytes: u64) {
         let cpu_ns = self.rules.parameters.block_cpu_ns * self.plan.blocks_in(bytes);
-        self.servers[index].cores.serve(now, cpu_ns);
+        self.servers[index].machine.cores.serve(now, cpu_ns);
     }
 
     /// What the run leaves for its report.
     fn parts(&mut self) -> SqlParts<'_> {
-        let nodes = self.servers.iter().zip(&self.before);
-        let nodes = nodes.map(|(server, before)| NodeParts {
-            cores: &server.cores,
-            link: &server.link,
-            storage: &server.storage,
-            pending_compaction_bytes: server.lsm.pending_compaction_bytes(),
-            before,
-        });
+        let nodes = self.servers.iter();
+        let nodes = nodes.map(|server| (&server.machine, server.lsm.pending_compaction_bytes()));
         let blocks = self.servers.iter().fold((0, 0), |sum, server| {
             let counts = server.block_counts;
             (sum.0 + counts.0, sum.1 + counts.1)
@@ -629,10 +627,4 @@ impl Yugabytedb {
             events: self.course.queue.scheduled(),
         }
     }
-}
-
-/// What the disks of all nodes have done.
-fn volumes(servers: &[Server], now: u64) -> Vec<Vec<VolumeCounters>> {
-    let servers = servers.iter();
-    servers.map(|server| server.storage.volumes(now)).collect()
 }

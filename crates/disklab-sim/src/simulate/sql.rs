@@ -2,10 +2,11 @@
 
 use disklab_disk::profile::HostProfile;
 
-use super::tally::{NodeParts, Tally};
+use super::tally::Tally;
 use super::{SKETCH, bounds, empty_report, share_of, shrink_host};
 use crate::database::sessions::Clients;
-use crate::job::{Fidelity, MariadbJob, PostgresqlJob, PostgresqlWorkload, SqlJob, Transaction};
+use crate::job::{Fidelity, PostgresqlWorkload, Relation, ServerJob, Transaction};
+use crate::machine::Machine;
 use crate::record::Recorder;
 use crate::report::{Report, operation};
 
@@ -16,7 +17,8 @@ const QUICK_NS: u64 = 40_000_000_000;
 /// By how much shorter a run is that only reads: it has no log that is synced once a second.
 const READS_ALONE: u64 = 4;
 
-fn quick_ns(fidelity: Fidelity) -> u64 {
+/// Virtual time that a run of less than full fidelity keeps at least.
+pub fn quick_ns(fidelity: Fidelity) -> u64 {
     match fidelity {
         Fidelity::Sketch => QUICK_NS / SKETCH,
         Fidelity::Full | Fidelity::Quick => QUICK_NS,
@@ -29,66 +31,16 @@ pub struct SqlParts<'a> {
     pub recorder: &'a Recorder,
     /// Who sent it.
     pub clients: &'a mut Clients,
-    /// The nodes.
-    pub nodes: Vec<NodeParts<'a>>,
+    /// The nodes, and the bytes of each that wait for compaction.
+    pub nodes: Vec<(&'a Machine, u64)>,
     /// Blocks, or pages, wanted from the database's own cache, and found there.
     pub blocks: (u64, u64),
     /// Events scheduled.
     pub events: u64,
 }
 
-/// A smaller system with the same ratios, and by how much it is smaller: rows, caches, memstores,
-/// burst credits and time together. Rates, tablets, keying and think times stay.
-pub fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
-    let mut job = job.clone();
-    let share = (job.workload.duration_ns / quick_ns(fidelity)).clamp(1, bounds(fidelity).1);
-    if fidelity == Fidelity::Full || share == 1 {
-        return (job, 1);
-    }
-    let fewer = |n: u64| (n / share).max(1);
-    for table in &mut job.tables {
-        table.rows = fewer(table.rows);
-    }
-    job.cluster.page_cache_bytes = fewer(job.cluster.page_cache_bytes);
-    job.database.block_cache_bytes = fewer(job.database.block_cache_bytes);
-    job.database.memstore_bytes = fewer(job.database.memstore_bytes);
-    job.workload.warm_up_ns /= share;
-    job.workload.duration_ns = fewer(job.workload.duration_ns);
-    shrink_host(&mut job.cluster.host, share);
-    (job, share)
-}
-
-/// The same of PostgreSQL: buffers, the log between checkpoints and their time follow.
-pub fn scaled_postgresql(job: &PostgresqlJob, fidelity: Fidelity) -> (PostgresqlJob, u64) {
-    let mut job = job.clone();
-    if job.faults.is_some() {
-        // What is replayed takes the time that it takes: nothing of a timetable shrinks.
-        return (job, 1);
-    }
-    let share = share_of_load(&job.workload, fidelity);
-    if share == 1 {
-        return (job, 1);
-    }
-    let fewer = |n: u64| (n / share).max(1);
-    for table in &mut job.tables {
-        table.rows = fewer(table.rows);
-    }
-    let settings = &mut job.database;
-    for size in [
-        &mut job.cluster.page_cache_bytes,
-        &mut settings.shared_buffers_bytes,
-        &mut settings.max_wal_bytes,
-        &mut settings.checkpoint_timeout_ns,
-    ] {
-        *size = fewer(*size);
-    }
-    shrink_load(&mut job.workload, share);
-    shrink_host(&mut job.cluster.host, share);
-    (job, share)
-}
-
 /// By how much a load is smaller in a run of less than full fidelity.
-pub fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
+fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
     if fidelity == Fidelity::Full {
         return 1;
     }
@@ -105,7 +57,7 @@ pub fn share_of_load(work: &PostgresqlWorkload, fidelity: Fidelity) -> u64 {
 }
 
 /// Makes a load so many times shorter.
-pub fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
+fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
     let fewer = |n: u64| (n / share).max(1);
     work.asked_rows = work.asked_rows.map(fewer);
     work.warm_up_ns /= share;
@@ -113,29 +65,25 @@ pub fn shrink_load(work: &mut PostgresqlWorkload, share: u64) {
     work.stop.duration_ns = work.stop.duration_ns.map(fewer);
 }
 
-/// The same of MariaDB: pool, redo log and the time of the pool's middle follow.
-pub fn scaled_mariadb(job: &MariadbJob, fidelity: Fidelity) -> (MariadbJob, u64) {
-    let mut job = job.clone();
-    let share = share_of_load(&job.workload, fidelity);
-    if share == 1 {
-        return (job, 1);
+/// Makes tables so many times smaller.
+pub fn shrink_tables(tables: &mut [Relation], share: u64) {
+    for table in tables {
+        table.rows = (table.rows / share).max(1);
     }
-    let fewer = |n: u64| (n / share).max(1);
-    for table in &mut job.tables {
-        table.rows = fewer(table.rows);
+}
+
+impl<S: Clone, P: Clone> ServerJob<S, P> {
+    /// A smaller system with the same ratios, and by how much it is smaller: load and host here, the database's own by `shrink`.
+    pub fn shrunk(&self, fidelity: Fidelity, shrink: impl Fn(&mut Self, u64)) -> (Self, u64) {
+        let mut job = self.clone();
+        let share = share_of_load(&job.workload, fidelity);
+        if share > 1 {
+            shrink(&mut job, share);
+            shrink_load(&mut job.workload, share);
+            shrink_host(&mut job.cluster.host, share);
+        }
+        (job, share)
     }
-    let settings = &mut job.database;
-    for size in [
-        &mut settings.buffer_pool_bytes,
-        &mut settings.log_file_bytes,
-        &mut settings.old_blocks_time_ns,
-    ] {
-        *size = fewer(*size);
-    }
-    settings.lru_scan_depth = (settings.lru_scan_depth / share as u32).max(1);
-    shrink_load(&mut job.workload, share);
-    shrink_host(&mut job.cluster.host, share);
-    (job, share)
 }
 
 /// What became of a database under transactions.
@@ -178,8 +126,8 @@ pub fn sql_report(
         };
         tally.machine("client", &place, cores, link);
     }
-    for (number, node) in parts.nodes.iter().enumerate() {
-        let reads = tally.node(&format!("node {number}"), node);
+    for (number, &(node, pending)) in parts.nodes.iter().enumerate() {
+        let reads = tally.node(&format!("node {number}"), node, pending);
         // Compactions read too: what the disk did, not only what queries asked for.
         tally.reads(reads);
     }

@@ -2,23 +2,12 @@
 
 use disklab_disk::profile::HostProfile;
 use disklab_disk::{Host, VolumeCounters};
-use disklab_units::Instant;
 
+use crate::machine::Machine;
 use crate::network::Link;
 use crate::record::Recorder;
 use crate::report::{CreditReport, IoReport, Report, Telemetry, Uses, credits};
 use crate::station::Servers;
-use crate::storage::Storage;
-
-/// What a node of every database has.
-pub struct NodeParts<'a> {
-    pub cores: &'a Servers,
-    pub link: &'a Link,
-    pub storage: &'a Storage,
-    pub pending_compaction_bytes: u64,
-    /// Counters of its volumes when measuring began, in order of attachment.
-    pub before: &'a [VolumeCounters],
-}
 
 /// Reads of disks or of a page cache.
 #[derive(Clone, Copy, Default)]
@@ -28,6 +17,7 @@ pub struct Reads {
 }
 
 /// The sums over all nodes, from when measuring began.
+#[derive(Default)]
 pub struct Tally {
     uses: Uses,
     credits: Vec<CreditReport>,
@@ -52,21 +42,9 @@ impl Tally {
     pub fn new<'a>(hosts: impl IntoIterator<Item = &'a HostProfile>, recorder: &Recorder) -> Tally {
         Tally {
             uses: Uses::new(hosts),
-            credits: Vec::new(),
             now: recorder.measured_to(),
             elapsed_ns: recorder.elapsed_ns(),
-            nodes: 0,
-            page_hits: 0,
-            page_misses: 0,
-            reads: Reads::default(),
-            write_ios: 0,
-            write_bytes: 0,
-            cache_hits: 0,
-            cache_misses: 0,
-            all_ios: 0,
-            paused_ns: 0,
-            pending_compaction: 0,
-            journal: None,
+            ..Tally::default()
         }
     }
 
@@ -94,20 +72,18 @@ impl Tally {
         self.sent(&network, place, link.sent_bytes(), link.bytes_per_s());
     }
 
-    /// The node of that name; returns what its disks read.
-    pub fn node(&mut self, name: &str, parts: &NodeParts) -> Reads {
+    /// The node of that name, and its bytes that wait for compaction; returns what its disks read.
+    pub fn node(&mut self, name: &str, machine: &Machine, pending_compaction: u64) -> Reads {
         self.nodes += 1;
-        self.machine("node", name, parts.cores, parts.link);
-        let pages = parts.storage.counters();
+        self.machine("node", name, &machine.cores, &machine.link);
+        let pages = machine.storage.counters();
         self.page_hits += pages.hits;
         self.page_misses += pages.misses;
-        self.pending_compaction = self.pending_compaction.max(parts.pending_compaction_bytes);
-        let host = parts.storage.host();
-        self.journal(host);
+        self.pending_compaction = self.pending_compaction.max(pending_compaction);
+        self.journal(machine.storage.host());
         let mut reads = Reads::default();
-        for ((id, volume), before) in host.volumes().zip(parts.before) {
-            let now = host.counters(Instant::from_nanos(self.now), id);
-            let more = self.volume(name, &volume.name, &now, before);
+        for (volume, now, before) in machine.volumes(self.now) {
+            let more = self.volume(name, volume, &now, before);
             reads.ios += more.ios;
             reads.bytes += more.bytes;
         }

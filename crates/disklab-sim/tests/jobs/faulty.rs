@@ -4,7 +4,7 @@ use disklab_sim::job::faults::{Event, Faults, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, simulate};
 
-use super::{database, reads};
+use super::{database, json, reads};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MB: u64 = 1_000_000;
@@ -30,36 +30,16 @@ pub fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
         operations: None,
         duration_ns: Some(seconds * SECOND),
     };
-    database.faults = Some(Faults {
-        events: vec![at(1, What::Lose), at(2, What::Replace)],
-        interval_ns: SECOND,
-        detect_ns: 0,
-        notice_ns: 0,
-        read_timeout_ns: 5 * SECOND,
-        write_timeout_ns: 2 * SECOND,
-        start_ns: 0,
-        join_ns: 0,
-        stream_bytes_per_s: 0,
-        validate_bytes_per_s: 0,
-        validate_thread_bytes_per_s: 0,
-        announce_ns: 0,
-        leave_ns: 0,
-        gossip_ns: 0,
-        hosts: Vec::new(),
-    });
+    database.faults = json(json!({
+        "events": [at(1, What::Lose), at(2, What::Replace)], "interval_ns": SECOND, "detect_ns": 0,
+        "notice_ns": 0, "read_timeout_ns": 5 * SECOND, "write_timeout_ns": 2 * SECOND,
+        "start_ns": 0, "join_ns": 0, "stream_bytes_per_s": 0,
+    }));
     job
 }
 
 pub fn at(second: u64, what: What) -> Event {
-    Event {
-        at_ns: second * SECOND,
-        node: 1,
-        what,
-        host: None,
-        peer: None,
-        link: None,
-        slow_permille: None,
-    }
+    super::servers::at(second, 1, what)
 }
 
 pub fn run(job: &Job) -> FaultReport {

@@ -3,11 +3,9 @@
 pub mod faulty;
 pub mod servers;
 
-use disklab_disk::profile::{
-    Caching, DiskProfile, Distribution, HostProfile, Latency, Medium, PROFILE_VERSION,
-    VolumeProfile,
-};
+use disklab_disk::profile::{DiskProfile, Distribution, HostProfile, Latency};
 use disklab_sim::job::*;
+use serde_json::json;
 
 /// One disk without limits, of constant latency.
 pub fn host() -> HostProfile {
@@ -16,26 +14,12 @@ pub fn host() -> HostProfile {
         write: Distribution::constant(1_000_000),
         flush: Distribution::constant(0),
     };
-    HostProfile {
-        version: PROFILE_VERSION,
-        name: "test".to_owned(),
-        seed: 1,
-        cached: Vec::new(),
-        uncached: Vec::new(),
-        cache: None,
-        volumes: vec![VolumeProfile {
-            name: "data".to_owned(),
-            size_bytes: 1 << 40,
-            caching: Caching::None,
-            chunk_bytes: None,
-            disks: vec![DiskProfile {
-                name: "disk".to_owned(),
-                medium: Medium::Remote,
-                limits: Vec::new(),
-                latency,
-            }],
-        }],
-    }
+    HostProfile::of_one_disk("test", 1 << 40, latency)
+}
+
+/// What a job has in this form, and the rest as usual.
+pub fn json<T: serde::de::DeserializeOwned>(form: serde_json::Value) -> T {
+    serde_json::from_value(form).expect("it is of that form")
 }
 
 fn job(seed: u64, kind: Kind) -> Job {
@@ -54,61 +38,21 @@ fn job(seed: u64, kind: Kind) -> Job {
 /// operation, since rows are pages and their number makes a second look at one rare.
 pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
     let database = DatabaseJob {
-        cluster: Cluster {
-            nodes: 1,
-            host: host(),
-            cores: 64,
-            page_cache_bytes: 4 << 20,
-            collector: None,
-            network_bytes_per_s: None,
-            data_volume: "data".to_owned(),
-            commitlog_volume: None,
-            read_ahead_bytes: 0,
-            kernel: Kernel::Linux3,
-            pages_counted_every_ns: 2_000_000_000,
-            ownership_ppm: None,
-            locks_files: false,
-            tokens_per_node: 256,
-            zones: 1,
-        },
-        client: Client {
-            nodes: 1,
-            cores: 64,
-            network_bytes_per_s: None,
-            token_aware: true,
-        },
+        cluster: json(json!({
+            "nodes": 1, "host": host(), "cores": 64, "page_cache_bytes": 4 << 20,
+            "data_volume": "data", "read_ahead_bytes": 0,
+        })),
+        client: json(json!({"nodes": 1, "cores": 64})),
         network: network(0),
-        database: Database {
-            engine: Engine::Cassandra,
-            replication_factor: 1,
-            consistency: Consistency::One,
-            concurrent_reads: 64,
-            concurrent_writes: 64,
-            access: Access::Mmap,
-            chunk_bytes: None,
-            compressed_permille: 1000,
-            decompress_byte_ps: 0,
-            compaction: Compaction::SizeTiered,
-            commitlog_sync_period_ns: 10_000_000_000,
-            commitlog_segment_bytes: 32 << 20,
-            memtable_bytes: 256 << 20,
-            table_write_bytes_per_s: 465 << 20,
-            trickle_fsync_bytes: Some(10 << 20),
-            compaction_bytes_per_s: 16 << 20,
-            read_repair_ppm: 0,
-            speculative_percentile: 0,
-            near_first: true,
-            snitch_badness_permille: 100,
-        },
-        dataset: Dataset {
-            rows: 50_000_000,
-            columns: 1,
-            column_bytes: 4000,
-            sizes: None,
-            stored_row_bytes: Some(4096),
-            index_entry_bytes: None,
-            tables_ppm: Vec::new(),
-        },
+        database: json(json!({
+            "engine": "cassandra", "replication_factor": 1, "consistency": "ONE",
+            "concurrent_reads": 64, "concurrent_writes": 64, "memtable_bytes": 256 << 20,
+            "table_write_bytes_per_s": 465 << 20, "trickle_fsync_bytes": 10 << 20,
+            "speculative_percentile": 0,
+        })),
+        dataset: json(json!({
+            "rows": 50_000_000, "columns": 1, "column_bytes": 4000, "stored_row_bytes": 4096,
+        })),
         workload: reading(threads, operations),
         before: Before::default(),
         parameters: no_cost(),
@@ -116,69 +60,28 @@ pub fn reads(threads: u32, operations: u64, seed: u64) -> Job {
     };
     Job {
         ablate: vec![Mechanism::IndexPages],
-        ..job(seed, Kind::Database(database))
+        ..job(seed, Kind::Cassandra(database))
     }
 }
 
 /// A network whose messages always take the same time.
 pub fn network(one_way_ns: u64) -> Network {
-    Network {
-        one_way_ns,
-        within_zone: None,
-        between_zones: None,
-    }
+    json(json!({"one_way_ns": one_way_ns}))
 }
 
 /// Reads of rows, each as likely as the others.
 fn reading(threads: u32, operations: u64) -> Workload {
-    Workload {
-        read_ppm: 1_000_000,
-        others: None,
-        keys: Keys::Uniform,
-        asked_rows: None,
-        key_stream: None,
-        load: Load::Closed { threads },
-        stop: Stop {
-            operations: Some(operations),
-            duration_ns: None,
-        },
-        warm_up_ns: 0,
-    }
+    json(json!({
+        "read_ppm": 1_000_000, "keys": "uniform", "load": {"closed": {"threads": threads}},
+        "stop": {"operations": operations},
+    }))
 }
 
 /// Parameters of a database that costs nothing.
 pub fn no_cost() -> Parameters {
     Parameters {
-        overhead_ns: 0,
-        client_read_cpu_ns: 0,
-        client_write_cpu_ns: 0,
-        coordinator_cpu_ns: 0,
-        message_cpu_ns: 0,
-        read_cpu_ns: 0,
-        disk_read_cpu_ns: 0,
-        write_cpu_ns: 0,
-        client_cold_permille: 0,
-        client_warm_operations: 0,
-        read_pause_ns: 0,
-        write_pause_ns: 0,
         pause_every_requests: 1,
-        at_young_bytes: 0,
-        at_collector_threads: 0,
-        read_moved_permille: 0,
-        collector_alone_permille: 0,
-        read_allocated_bytes: 0,
-        read_allocated_permille: 0,
-        write_allocated_bytes: 0,
-        write_allocated_permille: 0,
-        write_kept_bytes: 0,
-        write_kept_permille: 0,
-        message_overhead_ns: 0,
-        at_row_bytes: 0,
-        client_byte_ps: 0,
-        coordinator_byte_ps: 0,
-        message_byte_ps: 0,
-        read_byte_ps: 0,
-        write_byte_ps: 0,
+        ..Parameters::default()
     }
 }
 
@@ -193,18 +96,12 @@ pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
         },
         client: template.client,
         network: network(100_000),
-        database: SqlDatabase {
-            engine: SqlEngine::Yugabytedb,
-            replication_factor: 3,
-            tls: false,
-            block_bytes: 32 << 10,
-            compressed_permille: 1000,
-            block_cache_bytes: 1 << 40,
-            extra_block_ppm: 0,
-            wal_sync_period_ns: 1_000_000_000,
-            memstore_bytes: 1 << 40,
-            compaction_bytes_per_s: 0,
-        },
+        database: json(json!({
+            "engine": "yugabytedb", "replication_factor": 3, "tls": false, "block_bytes": 32 << 10,
+            "compressed_permille": 1000, "block_cache_bytes": 1_u64 << 40, "extra_block_ppm": 0,
+            "wal_sync_period_ns": 1_000_000_000, "memstore_bytes": 1_u64 << 40,
+            "compaction_bytes_per_s": 0,
+        })),
         tables: vec![Table {
             name: "rows".to_owned(),
             rows: 96_000,
@@ -222,51 +119,19 @@ pub fn selects(sessions: u32, duration_ns: u64, seed: u64) -> Job {
             page_cache: CacheState::Warm,
             ..Before::default()
         },
-        parameters: free_sql(),
+        parameters: SqlParameters::default(),
+        faults: None,
     };
-    job(seed, Kind::Sql(sql))
+    job(seed, Kind::Yugabytedb(sql))
 }
 
 fn one_select() -> Transaction {
-    let access = RowAccess {
-        table: "rows".to_owned(),
-        kind: AccessKind::Read,
-        rows: 1,
-        draw: RowDraw::Uniform,
-        written_bytes: None,
-    };
-    Transaction {
-        name: "transaction".to_owned(),
-        share_ppm: 1_000_000,
-        counted: true,
-        keying_ns: 0,
-        think_ns: 0,
-        statements: vec![Statement {
-            times: 1,
-            inside: false,
-            commits: false,
-            reported_as: Some("select".to_owned()),
-            bytes: 0,
-            accesses: vec![access],
+    json(json!({
+        "name": "transaction", "share_ppm": 1_000_000,
+        "statements": [{
+            "reported_as": "select", "bytes": 0, "accesses": [{"table": "rows", "kind": "read"}],
         }],
-    }
-}
-
-/// Parameters of a SQL database that costs nothing.
-fn free_sql() -> SqlParameters {
-    SqlParameters {
-        overhead_ns: 0,
-        replication_overhead_ns: 0,
-        client_cpu_ns: 0,
-        statement_cpu_ns: 0,
-        message_cpu_ns: 0,
-        tls_cpu_ns: 0,
-        row_read_cpu_ns: 0,
-        write_cpu_ns: 0,
-        row_write_cpu_ns: 0,
-        block_cpu_ns: 0,
-        rewrites_permille: 0,
-    }
+    }))
 }
 
 /// PostgreSQL on one server where nothing but the network and the disks takes any time: 70,000 rows, seven of a page,
@@ -280,92 +145,51 @@ pub fn postgresql_job(kind: AccessKind, sessions: u32, duration_ns: u64, seed: u
         cluster: template.cluster,
         client: template.client,
         network: network(100_000),
-        database: PostgresqlSettings {
-            synchronous_standbys: 0,
-            tls: false,
-            shared_buffers_bytes: 1 << 30,
-            max_wal_bytes: 1 << 40,
-            checkpoint_timeout_ns: 3_600_000_000_000,
-            checkpoint_completion_permille: 900,
-            full_page_writes: true,
-            synchronous_commit: true,
-            bgwriter_delay_ns: 200_000_000,
-            bgwriter_most_pages: 100,
-        },
+        database: json(json!({
+            "synchronous_standbys": 0, "tls": false, "shared_buffers_bytes": 1 << 30,
+            "max_wal_bytes": 1_u64 << 40, "checkpoint_timeout_ns": 3_600_000_000_000_u64,
+            "checkpoint_completion_permille": 900, "full_page_writes": true,
+            "synchronous_commit": true, "bgwriter_delay_ns": 200_000_000, "bgwriter_most_pages": 100,
+        })),
         tables: vec![Relation {
-            sizes: None,
-            fill_sessions: 0,
-            ends: 0,
-            built_full: false,
             name: "rows".to_owned(),
             rows: 70_000,
             row_bytes: 1_052,
             entry_bytes: 20,
+            ..Relation::default()
         }],
-        workload: PostgresqlWorkload {
-            transactions: vec![transaction],
-            load: Load::Closed { threads: sessions },
-            connections: None,
-            keys: Keys::Uniform,
-            asked_rows: None,
-            key_stream: None,
-            stop: Stop {
-                operations: None,
-                duration_ns: Some(duration_ns),
-            },
-            warm_up_ns: 0,
-        },
+        workload: json(json!({
+            "transactions": [transaction], "load": {"closed": {"threads": sessions}},
+            "keys": "uniform", "stop": {"duration_ns": duration_ns},
+        })),
         before: Before {
             page_cache: CacheState::Warm,
             ..Before::default()
         },
-        parameters: PostgresqlParameters {
-            overhead_ns: 0,
-            client_cpu_ns: 0,
-            statement_cpu_ns: 0,
-            tls_cpu_ns: 0,
-            row_read_cpu_ns: 0,
-            row_write_cpu_ns: 0,
-            scan_row_cpu_ns: 0,
-            page_read_cpu_ns: 0,
-            commit_cpu_ns: 0,
-        },
+        parameters: PostgresqlParameters::default(),
         faults: None,
     };
     job(seed, Kind::Postgresql(servers))
 }
 
-/// The PostgreSQL of a job.
-pub fn postgresql(job: &mut Job) -> &mut PostgresqlJob {
-    match &mut job.kind {
-        Kind::Postgresql(found) => found,
-        other => panic!("a PostgreSQL job, not {other:?}"),
-    }
+/// What a job has to be.
+macro_rules! kind {
+    ($name:ident, $kind:ident, $job:ty) => {
+        /// What is simulated in a job.
+        pub fn $name(job: &mut Job) -> &mut $job {
+            match &mut job.kind {
+                Kind::$kind(own) => own,
+                other => panic!("another job than this: {other:?}"),
+            }
+        }
+    };
 }
 
-/// The SQL database of a job.
-pub fn sql(job: &mut Job) -> &mut SqlJob {
-    match &mut job.kind {
-        Kind::Sql(found) => found,
-        other => panic!("a SQL job, not {other:?}"),
-    }
-}
-
-/// The database of a job.
-pub fn database(job: &mut Job) -> &mut DatabaseJob {
-    match &mut job.kind {
-        Kind::Database(found) => found,
-        other => panic!("a database job, not {other:?}"),
-    }
-}
-
-/// The device of a job.
-pub fn device(job: &mut Job) -> &mut DeviceJob {
-    match &mut job.kind {
-        Kind::Device(found) => found,
-        other => panic!("a device, not {other:?}"),
-    }
-}
+kind!(postgresql, Postgresql, PostgresqlJob);
+kind!(mariadb, Mariadb, MariadbJob);
+kind!(sql, Yugabytedb, SqlJob);
+kind!(database, Cassandra, DatabaseJob);
+kind!(device, Device, DeviceJob);
 
 /// The only disk of a job's nodes.
 pub fn disk(database: &mut DatabaseJob) -> &mut DiskProfile {
@@ -380,23 +204,10 @@ pub fn fio(read_ppm: u32, jobs: u32, depth: u32, runtime_ns: u64) -> Job {
     let device = DeviceJob {
         host: host(),
         volume: "data".to_owned(),
-        fio: Some(Fio {
-            name: String::new(),
-            random: true,
-            read_ppm,
-            block_bytes: 4096,
-            split: Vec::new(),
-            jobs,
-            depth,
-            size_bytes: 1 << 30,
-            once: false,
-            runtime_ns,
-            warm_up_ns: 0,
-            submit_ns: 1_000,
-            rate_iops: 0,
-            sync: None,
-            buffered: None,
-        }),
+        fio: json(json!({
+            "random": true, "read_ppm": read_ppm, "block_bytes": 4096, "jobs": jobs, "depth": depth,
+            "size_bytes": 1 << 30, "runtime_ns": runtime_ns, "submit_ns": 1_000,
+        })),
         beside: Vec::new(),
         trace: None,
         host_cache: CacheState::Cold,

@@ -5,7 +5,7 @@ use disklab_sim::job::faults::{Event, What};
 use disklab_sim::job::*;
 use disklab_sim::{FaultReport, Report, simulate};
 
-use super::{postgresql, postgresql_job};
+use super::{json, postgresql, postgresql_job};
 
 /// A millisecond.
 pub const MS: u64 = 1_000_000;
@@ -13,15 +13,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const RATE: u64 = 500;
 
 pub fn at(second: u64, node: u32, what: What) -> Event {
-    Event {
-        at_ns: second * SECOND,
-        node,
-        what,
-        host: None,
-        peer: None,
-        link: None,
-        slow_permille: None,
-    }
+    json(json!({"at_ns": second * SECOND, "node": node, "what": what}))
 }
 
 /// 500 updates a second for so long, and what breaks meanwhile; nothing but disks and network takes any time.
@@ -40,23 +32,12 @@ pub fn job(seconds: u64, events: Vec<Event>) -> Job {
 
 /// A timetable of nothing, and how long servers and clients wait.
 pub fn waits() -> SqlFaults {
-    SqlFaults {
-        events: Vec::new(),
-        interval_ns: SECOND,
-        start_ns: 100 * MS,
-        timeout_ns: 12 * SECOND,
-        vanishes: false,
-        first_retry_ns: 100 * MS,
-        most_retry_ns: SECOND,
-        patience_ns: 5 * SECOND,
-        follow_ns: 5 * SECOND,
-        replay_record_cpu_ns: 0,
-        replay_byte_cpu_ps: 0,
-        replay_depth: 10,
-        promote_ns: 100 * MS,
-        copy_send_byte_ps: 0,
-        copy_take_byte_ps: 0,
-    }
+    json(json!({
+        "events": [], "interval_ns": SECOND, "start_ns": 100 * MS, "timeout_ns": 12 * SECOND,
+        "vanishes": false, "first_retry_ns": 100 * MS, "most_retry_ns": SECOND,
+        "patience_ns": 5 * SECOND, "follow_ns": 5 * SECOND, "replay_record_cpu_ns": 0,
+        "replay_byte_cpu_ps": 0, "replay_depth": 10, "promote_ns": 100 * MS,
+    }))
 }
 
 pub fn run(job: &Job) -> (Report, FaultReport) {

@@ -45,7 +45,7 @@ impl Cassandra {
                 sources: rebuild.sources,
                 bound: bound_of(uses),
             };
-            rebuilds.reports.push(report);
+            broken.story.rebuilds.push(report);
         }
     }
 }
@@ -54,8 +54,7 @@ impl Cassandra {
 fn add_nodes(uses: &mut Uses, now: u64, rebuild: &Rebuild, nodes: &[Node]) {
     let span = (now, now - rebuild.begun);
     for (number, (node, before)) in nodes.iter().zip(&rebuild.before).enumerate() {
-        let parts = (&node.cores, &node.link, &node.storage);
-        before.add_uses(uses, format!("node {number}"), span, parts);
+        before.add_uses(uses, format!("node {number}"), span, &node.machine);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::links::Links;
 use super::rebuild::{Rebuilds, Throttles};
-use crate::faults::Course;
+use crate::faults::Story;
 use crate::job::Cluster;
 use crate::job::faults::{Event as JobEvent, Faults, What};
 
@@ -71,18 +71,6 @@ pub struct Seen {
     pub moves_to: Option<u8>,
 }
 
-/// A step under way or over.
-#[derive(Clone, Copy, Debug)]
-pub struct Step {
-    pub what: What,
-    /// The seat, by which the timetable names a node.
-    pub seat: u8,
-    /// The node that ends it.
-    pub node: usize,
-    pub begun: u64,
-    pub ended: Option<u64>,
-}
-
 /// An event whose time has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
@@ -102,7 +90,8 @@ pub struct Broken {
     pub first_spare: usize,
     /// The seat of each node, that which it is to take included.
     pub seat_of: Vec<u8>,
-    pub steps: Vec<Step>,
+    /// What happened.
+    pub story: Story,
     /// Events that change the ring while another does.
     pub waiting: VecDeque<Due>,
     /// The step that changes the ring.
@@ -119,12 +108,8 @@ pub struct Broken {
     pub repairs: Vec<(usize, usize)>,
     /// When operations expire: reads, writes, those sent to a machine that had vanished.
     pub due: [VecDeque<(u64, u32, u32)>; 3],
-    pub course: Course,
     pub rebuilds: Rebuilds,
-    pub unavailable: u64,
     pub hint_bytes: u64,
-    /// When measuring began.
-    pub from: u64,
 }
 
 /// Deadlines of operations that no coordinator took.
@@ -154,7 +139,7 @@ impl Broken {
         let profiles = job.hosts.iter().map(|other| &other.host);
         let profiles = std::iter::once(&cluster.host).chain(profiles);
         Broken {
-            course: Course::new(job.interval_ns),
+            story: Story::new(job.interval_ns, from),
             rebuilds: Rebuilds::new(profiles.cloned().collect(), nodes, throttles_of(job)),
             next: 0,
             seen: (0..nodes)
@@ -170,11 +155,8 @@ impl Broken {
             first_rates: Vec::new(),
             repairs: Vec::new(),
             seat_of: (0..nodes as u8).collect(),
-            steps: Vec::new(),
             due: Default::default(),
-            unavailable: 0,
             hint_bytes: 0,
-            from,
             job: in_order(job),
         }
     }
@@ -192,14 +174,8 @@ impl Broken {
     }
 
     pub fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
-        self.steps.push(Step {
-            what,
-            seat: self.seat_of[node],
-            node,
-            begun: now,
-            ended,
-        });
-        self.steps.len() - 1
+        let seat = usize::from(self.seat_of[node]);
+        self.story.step(now, what, (node, seat), ended)
     }
 
     /// A node goes away; the others and the clients know at these times.
@@ -212,7 +188,7 @@ impl Broken {
         let seen = &mut self.seen[node];
         (seen.phase, seen.convicted_at, seen.noticed_at) = (Phase::Up, u64::MAX, u64::MAX);
         let step = seen.step;
-        self.steps[step].ended = Some(now);
+        self.story.end(step, now);
     }
 
     /// A host takes a node's seat, or is to take it.
@@ -234,7 +210,7 @@ impl Broken {
             moves_to: None,
             ..old
         };
-        self.steps[old.step].node = there;
+        self.story.steps[old.step].node = there;
         self.sits_down(there);
     }
 
@@ -249,7 +225,7 @@ impl Broken {
         self.seen[old].owes_ns = self.rebuilds.one_source_ns(now, node, gives_back);
         self.seen[old].phase = Phase::Announcing(now + self.job.announce_ns);
         self.seen[old].step = step;
-        self.steps[step].node = old;
+        self.story.steps[step].node = old;
     }
 
     /// Whether a node takes another for away because no way leads there.
@@ -264,7 +240,7 @@ impl Broken {
 
     /// Whether a node is the one that joins the ring.
     pub fn joins(&self, node: usize) -> bool {
-        let step = self.changing.map(|step| &self.steps[step]);
+        let step = self.changing.map(|step| &self.story.steps[step]);
         step.is_some_and(|one| one.what == What::Add && one.node == node)
     }
 

@@ -13,9 +13,9 @@ use super::Cassandra;
 use super::broken::{Due, Phase, UNTAKEN};
 use crate::client::Kind;
 use crate::database::cassandra::event::Event;
-use crate::faults::{FaultReport, LOOK_NS, StepReport};
+use crate::faults::{FaultReport, LOOK_NS, Step};
+use crate::job::Load;
 use crate::job::faults::What;
-use crate::job::{Cluster, Load};
 
 impl Cassandra {
     /// The seat of a node: its number, where none has moved.
@@ -25,11 +25,6 @@ impl Cassandra {
             Some(broken) => usize::from(broken.seat_of[node]),
             None => node,
         }
-    }
-
-    /// What nodes move to.
-    pub fn other_hosts(&self) -> &[Cluster] {
-        self.broken.as_ref().map_or(&[], |broken| &broken.job.hosts)
     }
 
     /// The node on a seat.
@@ -45,7 +40,7 @@ impl Cassandra {
     pub(super) fn begin_faults(&mut self) {
         if let Some(broken) = &self.broken {
             let first = broken.job.events.first().map_or(u64::MAX, |one| one.at_ns);
-            let at = broken.from.saturating_add(first);
+            let at = broken.story.from.saturating_add(first);
             if at < u64::MAX {
                 self.course.queue.push(at, Event::Faults);
             }
@@ -126,7 +121,7 @@ impl Cassandra {
             return true;
         };
         if alive < needed {
-            broken.unavailable += 1;
+            broken.story.refused += 1;
             self.fail(now, number);
             return false;
         }
@@ -154,10 +149,8 @@ impl Cassandra {
         (entry.needed, entry.spare) = (0, None);
         let (intended, thread) = (entry.intended, entry.thread);
         self.course.recorder.failed(now, intended);
-        if let Some(broken) = &mut self.broken
-            && now >= broken.from
-        {
-            broken.course.failed(now - broken.from);
+        if let Some(broken) = &mut self.broken {
+            broken.story.failed(now);
         }
         self.let_go(number);
         match self.rules.load {
@@ -169,13 +162,9 @@ impl Cassandra {
     /// An operation has succeeded.
     #[inline]
     pub(super) fn note_success(&mut self, now: u64, intended: u64) {
-        if let Some(broken) = &mut self.broken
-            && now >= broken.from
-        {
-            broken.course.ended(now - broken.from);
-            if broken.any_away() {
-                broken.course.degraded(now - intended);
-            }
+        if let Some(broken) = &mut self.broken {
+            let is_degraded = broken.any_away();
+            broken.story.succeeded(now, intended, is_degraded);
         }
     }
 
@@ -208,7 +197,7 @@ impl Cassandra {
         }
         loop {
             let event = *broken.job.events.get(broken.next)?;
-            if broken.from + event.at_ns > now {
+            if broken.story.from + event.at_ns > now {
                 return None;
             }
             let before = broken.job.events[..broken.next].iter();
@@ -259,7 +248,7 @@ impl Cassandra {
                 broken.seen[node].lost_memory |= lost;
                 broken.step(now, what, node, Some(now));
                 if lost {
-                    self.nodes[node].storage.drop_host_cache();
+                    self.nodes[node].machine.storage.drop_host_cache();
                 }
             }
             What::Restart => {
@@ -292,12 +281,13 @@ impl Cassandra {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
                 self.nodes[node]
+                    .machine
                     .storage
                     .break_data(now, &event, &mut self.course.ios);
             }
             What::Credits => {
                 broken.step(now, what, node, Some(now));
-                let host = &mut self.nodes[node].storage.disks.host;
+                let host = &mut self.nodes[node].machine.storage.disks.host;
                 host.set_credits(Instant::from_nanos(now), 0);
             }
             _ if what.is_of_a_link() && (event.peer.is_some() || broken.links.is_some()) => {
@@ -384,12 +374,12 @@ impl Cassandra {
             Phase::Joined(until) if until <= now => broken.returns(now, node),
             Phase::Leaving(until) if until <= now => {
                 broken.seen[node].phase = Phase::Outside;
-                broken.steps[seen.step].ended = Some(now);
+                broken.story.steps[seen.step].ended = Some(now);
                 broken.changing = broken.changing.filter(|&step| step != seen.step);
             }
             Phase::Announcing(until) if until <= now => {
                 broken.seen[node].phase = Phase::Sending;
-                match broken.steps[seen.step].what {
+                match broken.story.steps[seen.step].what {
                     What::Decommission => self.begin_handing(now, node),
                     _ => self.begin_giving_back(now, node),
                 }
@@ -400,7 +390,7 @@ impl Cassandra {
                 self.ring_has_changed(now, node);
             }
             Phase::Starting(until) if until <= now => {
-                if seen.lost_memory && !self.nodes[node].storage.drop_page_cache() {
+                if seen.lost_memory && !self.nodes[node].machine.storage.drop_page_cache() {
                     return;
                 }
                 broken.seen[node].lost_memory = false;
@@ -436,7 +426,7 @@ impl Cassandra {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let storage = &mut self.nodes[node].storage;
+        let storage = &mut self.nodes[node].machine.storage;
         if !storage.drop_page_cache() {
             return;
         }
@@ -463,7 +453,7 @@ impl Cassandra {
         self.ring.change(seat);
         if let Some(broken) = &mut self.broken {
             // One that leaves is in the others' way until it has gone.
-            let steps = &broken.steps;
+            let steps = &broken.story.steps;
             broken.changing = broken.changing.filter(|&one| steps[one].ended.is_none());
         }
         self.compact_received(now, node);
@@ -483,7 +473,7 @@ impl Cassandra {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let (rebuilds, steps) = (&broken.rebuilds, &mut broken.steps);
+        let (rebuilds, steps) = (&broken.rebuilds, &mut broken.story.steps);
         broken.repairs.retain(|&(node, step)| {
             let is_done = rebuilds.is_done(node);
             if is_done {
@@ -499,32 +489,15 @@ impl Cassandra {
     }
 
     /// What the faults did; None: there were none.
-    pub fn fault_report(&mut self) -> Option<FaultReport> {
+    pub(super) fn fault_report(&mut self) -> Option<FaultReport> {
         let now = self.course.recorder.measured_to();
         self.tell_rebuilds(now, true);
         let broken = self.broken.as_ref()?;
-        let from = broken.from;
-        let seconds = |at: u64| at.saturating_sub(from) as f64 / 1e9;
-        let steps = broken.steps.iter().map(|step| {
-            let left = || now + broken.left_ns(now, step.node);
-            StepReport {
-                what: step.what,
-                node: u32::from(step.seat),
-                begun_s: seconds(step.begun),
-                ended_s: seconds(step.ended.unwrap_or_else(left)),
-                extrapolated: step.ended.is_none(),
-            }
-        });
+        let left_ns = |step: &Step| broken.left_ns(now, step.node);
         Some(FaultReport {
-            course: broken.course.report(now.saturating_sub(from)),
-            failed_operations: broken.course.failures(),
-            unavailable: broken.unavailable,
-            degraded_latency_ms: broken.course.degraded_latencies(),
-            steps: steps.collect(),
-            rebuilds: broken.rebuilds.reports().to_vec(),
             hint_bytes: broken.hint_bytes,
             lost_rows: broken.rebuilds.lost_rows(),
-            lost_updates: None,
+            ..broken.story.report(now, left_ns)
         })
     }
 }

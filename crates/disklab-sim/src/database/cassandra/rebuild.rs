@@ -18,8 +18,8 @@ use super::links::Traffic;
 use crate::bound::Before;
 use crate::database::build::share;
 use crate::database::cassandra::event::Event;
+use crate::database::recovery::left_ns;
 use crate::engine::Slab;
-use crate::faults::RebuildReport;
 use crate::filelayout::PAGE_BYTES;
 use crate::storage::{PendingIo, Purpose};
 
@@ -165,7 +165,6 @@ pub struct Rebuilds {
     /// When the throttles of each node let the next piece pass: of streams, of validation.
     allowed_at: [Vec<u64>; 2],
     pub(super) throttles: Throttles,
-    pub(super) reports: Vec<RebuildReport>,
     lost_rows: u64,
 }
 
@@ -180,7 +179,6 @@ impl Rebuilds {
             last: vec![None; nodes],
             allowed_at: [vec![0; nodes], vec![0; nodes]],
             throttles,
-            reports: Vec::new(),
             lost_rows: 0,
         }
     }
@@ -209,9 +207,8 @@ impl Rebuilds {
     pub fn left_ns(&self, now: u64, node: usize) -> u64 {
         let Some(at) = self.last[node] else { return 0 };
         let rebuild = &self.all[at];
-        let (left, done) = (rebuild.bytes - rebuild.done, rebuild.done.max(1));
-        let spent = now.saturating_sub(rebuild.begun);
-        (u128::from(left) * u128::from(spent) / u128::from(done)) as u64
+        let left = rebuild.bytes - rebuild.done;
+        left_ns(now, rebuild.begun, rebuild.done, left)
     }
 
     /// How long one source takes for so many bytes, at the rate that each has had in a node's rebuild.
@@ -221,11 +218,6 @@ impl Rebuilds {
         let spent = rebuild.ended.unwrap_or(now).saturating_sub(rebuild.begun);
         let each = u128::from(spent) * u128::from(rebuild.sources);
         (u128::from(bytes) * each / u128::from(rebuild.done.max(1))) as u64
-    }
-
-    /// What is told of them.
-    pub fn reports(&self) -> &[RebuildReport] {
-        &self.reports
     }
 
     /// Rows of which no copy was left when they should have been streamed.
@@ -299,7 +291,7 @@ impl Cassandra {
     fn begin_moving(&mut self, now: u64, node: usize, handed: Vec<(usize, usize, u64)>, lost: u64) {
         let streams = handed.into_iter().map(|(source, target, rows)| {
             let bytes = self.bytes_of(target, rows);
-            let pages = self.nodes[source].storage.layout().data_pages();
+            let pages = self.nodes[source].machine.storage.layout().data_pages();
             Stream::new(Kind::Stream, source, target, bytes).over(pages)
         });
         let streams = streams.collect();
@@ -312,7 +304,7 @@ impl Cassandra {
     /// Bytes that so many rows take in a node's table.
     fn bytes_of(&self, node: usize, rows: u64) -> u64 {
         let node = &self.nodes[node];
-        let all = node.storage.layout().data_pages() * PAGE_BYTES;
+        let all = node.machine.storage.layout().data_pages() * PAGE_BYTES;
         share(all, rows, node.room_rows)
     }
 
@@ -330,7 +322,7 @@ impl Cassandra {
             .filter(|&one| self.may_send(one));
         let streams = able.map(|one| {
             let rows = self.ring.shared_rows(seat, self.seat(one));
-            let pages = self.nodes[one].storage.layout().data_pages();
+            let pages = self.nodes[one].machine.storage.layout().data_pages();
             Stream::new(Kind::Validation, one, one, self.bytes_of(one, rows)).over(pages)
         });
         let streams = streams.filter(|stream| stream.pieces > 0).collect();
@@ -343,6 +335,7 @@ impl Cassandra {
         for stream in &new {
             sent[usize::from(stream.source)] += stream.bytes;
         }
+        let nodes = self.nodes.iter();
         let rebuild = Rebuild {
             most_from: sent.iter().copied().max().unwrap_or(0),
             largest: new.iter().map(|stream| stream.bytes).max().unwrap_or(0),
@@ -354,11 +347,7 @@ impl Cassandra {
             done: 0,
             cursor: 0,
             sources: sent.iter().filter(|&&bytes| bytes > 0).count() as u32,
-            before: self
-                .nodes
-                .iter()
-                .map(|n| Before::of(now, &n.cores, &n.link, &n.storage))
-                .collect(),
+            before: nodes.map(|node| Before::of(now, &node.machine)).collect(),
             told: false,
         };
         let Some(broken) = &mut self.broken else {
@@ -406,7 +395,7 @@ impl Cassandra {
     }
 
     fn read_piece(&mut self, now: u64, piece: u32, source: usize, first: u64, replays: bool) {
-        let storage = &mut self.nodes[source].storage;
+        let storage = &mut self.nodes[source].machine.storage;
         let runs = if replays {
             // The log is read where it was written; a machine that was lost has none of it in memory.
             vec![(first, first + PIECE_PAGES)]
@@ -458,7 +447,7 @@ impl Cassandra {
                 rebuilds.pieces[number].stage = Stage::Taken;
                 let rows = piece.bytes / self.rules.stored_row_bytes.max(1) + 1;
                 let span = rows * self.rules.parameters.write_cpu_ns;
-                let at = self.nodes[target].cores.serve(now, span);
+                let at = self.nodes[target].machine.cores.serve(now, span);
                 self.course.queue.push(at, Event::Piece(number));
                 self.leaves_source(now, piece.stream);
             }
@@ -495,11 +484,9 @@ impl Cassandra {
                 let all = &mut rebuilds.all[stream.rebuild as usize];
                 let at = all.cursor;
                 all.cursor += PIECE_BYTES;
-                let io = PendingIo::new(stream.target, Purpose::Piece(number));
-                let io = self.course.ios.add(io);
-                let storage = &mut self.nodes[target].storage;
-                let volume = storage.data_volume();
-                storage.submit(now, volume, Op::Write, at, PIECE_BYTES as u32, io);
+                let storage = &mut self.nodes[target].machine.storage;
+                let write = (Op::Write, at, PIECE_BYTES);
+                storage.send(now, &mut self.course.ios, Purpose::Piece(number), write);
             }
             Stage::Written => unreachable!("its I/O ends it"),
         }
@@ -515,7 +502,7 @@ impl Cassandra {
         let piece = &mut broken.rebuilds.pieces[number];
         piece.stage = Stage::Sent;
         let Piece { bytes, stream, .. } = *piece;
-        let left = self.nodes[source].link.send(now, now, bytes);
+        let left = self.nodes[source].machine.link.send(now, now, bytes);
         let ends = (self.seat(source), self.seat(target));
         let way = self.paths.delay(ends.0, ends.1);
         let at = self.arrives(left, way, ends, bytes, Traffic::Tables);
@@ -531,6 +518,7 @@ impl Cassandra {
         let stream = &mut broken.rebuilds.streams[stream];
         let begins = stream.free_at.max(now);
         let served = self.nodes[usize::from(stream.target)]
+            .machine
             .cores
             .serve(now, span);
         stream.free_at = served.max(begins + span);

@@ -19,7 +19,7 @@ impl Cassandra {
         let rate = links.own_rate(seat);
         let first = broken.first_rates[node];
         let narrow = first.into_iter().chain(rate).min();
-        self.nodes[node].link.set_rate(narrow);
+        self.nodes[node].machine.link.set_rate(narrow);
         match (event.what, event.peer) {
             (What::Cut, None) => self.cut_off(now, node),
             (What::Join, None) => self.join_again(now, node),
@@ -41,7 +41,10 @@ impl Cassandra {
         if let Some(broken) = &mut self.broken
             && broken.first_rates.is_empty()
         {
-            let rates = self.nodes.iter().map(|node| node.link.bytes_per_s());
+            let rates = self
+                .nodes
+                .iter()
+                .map(|node| node.machine.link.bytes_per_s());
             broken.first_rates = rates.collect();
         }
     }

@@ -5,9 +5,9 @@
 //! and synced. A put goes behind the last one, since keys are revisions, so that its leaves lie one behind the other; the branches above, the
 //! root and the last leaf are rewritten. etcd keeps no list of free pages on the disk (`NoFreelistSync`).
 
-use disklab_disk::{Op, VolumeId};
+use disklab_disk::Op;
 
-use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
+use crate::storage::{PendingIos, Purpose, Storage};
 
 const PAGE_BYTES: u64 = 4096;
 /// Largest write. **Source:** adjacent dirty pages of a file go down together, up to `max_sectors_kb` of most disks.
@@ -38,7 +38,6 @@ enum Phase {
 /// Pages of a member's database that are not on its disk.
 #[derive(Debug, Default)]
 pub struct Backend {
-    member: u16,
     value_bytes: u64,
     journal_writes: u32,
     /// Puts since the last commit.
@@ -57,9 +56,8 @@ pub struct Backend {
 
 impl Backend {
     /// An empty one of values of so many bytes, in the first `length` bytes of its volume.
-    pub fn new(member: u16, value_bytes: u64, journal_writes: u32, length: u64) -> Backend {
+    pub fn new(value_bytes: u64, journal_writes: u32, length: u64) -> Backend {
         Backend {
-            member,
             value_bytes,
             journal_writes,
             length: length.max(MOST_WRITE_BYTES),
@@ -131,9 +129,7 @@ impl Backend {
         ios: &mut PendingIos,
     ) {
         self.left += 1;
-        let io = ios.add(PendingIo::new(self.member, Purpose::Stream(COMMIT)));
-        let volume = storage.data_volume();
-        storage.submit(now, volume, op, at, bytes as u32, io);
+        storage.send(now, ios, Purpose::Stream(COMMIT), (op, at, bytes));
     }
 }
 
@@ -149,15 +145,8 @@ pub const COMMIT: u8 = 0;
 const SNAPSHOT: u8 = 1;
 
 /// Writes a snapshot's file, for which nobody waits.
-pub fn snapshot(
-    now: u64,
-    member: u16,
-    volume: VolumeId,
-    storage: &mut Storage,
-    ios: &mut PendingIos,
-) {
+pub fn snapshot(now: u64, storage: &mut Storage, ios: &mut PendingIos) {
     for (op, bytes) in [(Op::Write, SNAPSHOT_BYTES), (Op::Flush, 0)] {
-        let io = ios.add(PendingIo::new(member, Purpose::Stream(SNAPSHOT)));
-        storage.submit(now, volume, op, 0, bytes as u32, io);
+        storage.send(now, ios, Purpose::Stream(SNAPSHOT), (op, 0, bytes));
     }
 }

@@ -1,13 +1,10 @@
 //! What happens in a simulated etcd.
 
-use crate::database::sessions::SqlEvent;
 use crate::event::events;
 
 events! {
     /// What happens.
-    pub enum Event in 32 bits {
-        /// What happens to every session.
-        Sql(event: SqlEvent),
+    pub enum Event of sessions {
         /// A request that another member took reaches the leader.
         Asked(session: u32),
         /// A majority has confirmed the leader to a read.
@@ -24,12 +21,5 @@ events! {
         Heartbeat,
         /// A member's puts are due for its database file.
         Batch(member: u32),
-    }
-}
-
-impl From<SqlEvent> for Event {
-    #[inline]
-    fn from(event: SqlEvent) -> Event {
-        Event::Sql(event)
     }
 }

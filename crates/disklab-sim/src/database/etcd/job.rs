@@ -2,30 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation};
+use crate::job::ServerJob;
 
-/// Members, their clients and their load.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EtcdJob {
-    /// The members, each with all keys. `commitlog_volume` holds the log (`--wal-dir`).
-    pub cluster: Cluster,
-    /// Who sends the load; its connections are dealt out over the members in turn.
-    pub client: Client,
-    /// What lies between them.
-    pub network: Network,
-    /// The members' settings.
-    pub database: EtcdSettings,
-    /// One table, whose rows are the values of the keys.
-    pub tables: Vec<Relation>,
-    /// The load, as PostgreSQL has it: a statement gets or puts one key.
-    pub workload: PostgresqlWorkload,
-    /// Caches at the start: a member reads its whole database as it starts, so only the host's cache can be cold.
-    #[serde(default)]
-    pub before: Before,
-    /// What no page states.
-    pub parameters: EtcdParameters,
-}
+/// Members of etcd, each with all keys; `commitlog_volume` holds the log (`--wal-dir`). Connections are dealt out over the
+/// members in turn. One table has the values of the keys as rows, and a statement gets or puts one key. A member reads its whole
+/// database as it starts, so only the host's cache can be cold.
+pub type EtcdJob = ServerJob<EtcdSettings, EtcdParameters>;
 
 /// The settings that matter here, by the names of their flags.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,7 +31,7 @@ pub struct EtcdSettings {
 }
 
 /// Times, in nanoseconds, and bytes that no page states.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdParameters {
     /// Time of a request that no queue explains: wake-ups of client, gRPC and the member's goroutines.

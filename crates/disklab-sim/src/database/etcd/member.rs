@@ -84,24 +84,18 @@ impl Member {
         if job.before.host_cache != CacheState::Cold {
             machine.storage.warm_host_cache(cluster.host_cache_bytes());
         }
-        let volume = cluster.commitlog_volume.as_ref();
-        let own = volume.is_some_and(|name| *name != cluster.data_volume);
-        let host = machine.storage.host();
-        let volume = host
-            .volume_named(volume.unwrap_or(&cluster.data_volume))
-            .expect("the job was checked: the volume exists");
-        let size = host.volume(volume).map_or(0, |volume| volume.size_bytes);
+        let (volume, size) = machine.storage.volume_named(cluster.log_volume());
+        let own = volume != machine.storage.data_volume();
         let start = if own { 0 } else { length };
         // A volume that the database fills: the log lies over it.
         let start = if start + LOG_BYTES > size { 0 } else { start };
         let space = (start, LOG_BYTES.min(size / PAGE_BYTES * PAGE_BYTES));
-        let mut log = Log::new(0, volume, space, (1, settings.journal_writes))
+        let log = Log::new(0, volume, space, (1, settings.journal_writes))
             .with_journals(Journals::NewBlocks);
-        log.node = number;
         Ok(Member {
             machine,
             log,
-            backend: Backend::new(number, value_bytes, settings.journal_writes, length),
+            backend: Backend::new(value_bytes, settings.journal_writes, length),
             committed: 0,
             applied: 0,
             entries: 0,

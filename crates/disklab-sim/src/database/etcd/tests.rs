@@ -3,6 +3,8 @@
 use disklab_disk::profile::Distribution;
 
 use super::{EtcdJob, EtcdParameters, EtcdSettings};
+use serde_json::json;
+
 use crate::job::*;
 use crate::report::{LogReport, Report};
 use crate::simulate;
@@ -17,61 +19,27 @@ const FLUSH: u64 = 500 * US;
 
 /// Members whose processors and clients take no time, under puts of 3,900 bytes: each fills a block of the log.
 fn job(members: u32, load: Load) -> Job {
-    let put = Transaction {
-        name: "write".to_owned(),
-        share_ppm: 1_000_000,
-        keying_ns: 0,
-        think_ns: 0,
-        counted: true,
-        statements: vec![statement(AccessKind::Update)],
-    };
     let etcd = EtcdJob {
         cluster: constant(cluster(members, None)),
-        client: Client {
-            nodes: 1,
-            cores: 64,
-            token_aware: false,
-            network_bytes_per_s: None,
-        },
-        network: Network {
-            one_way_ns: ONE_WAY,
-            within_zone: None,
-            between_zones: None,
-        },
+        client: json(json!({"nodes": 1, "cores": 64, "token_aware": false})),
+        network: json(json!({"one_way_ns": ONE_WAY})),
         database: settings(),
-        tables: vec![Relation {
-            name: "rows".to_owned(),
-            rows: 10_000,
-            row_bytes: 3_900,
-            entry_bytes: 0,
-            sizes: None,
-            fill_sessions: 0,
-            ends: 0,
-            built_full: false,
-        }],
-        workload: PostgresqlWorkload {
-            transactions: vec![put],
-            load,
-            connections: None,
-            keys: Keys::Uniform,
-            asked_rows: None,
-            key_stream: None,
-            stop: Stop {
-                operations: None,
-                duration_ns: Some(60 * SECOND),
-            },
-            warm_up_ns: 0,
-        },
+        tables: vec![json(json!({
+            "name": "rows", "rows": 10_000, "row_bytes": 3_900, "entry_bytes": 0,
+        }))],
+        workload: json(json!({
+            "transactions": [{
+                "name": "write", "share_ppm": 1_000_000,
+                "statements": [statement(AccessKind::Update)],
+            }],
+            "load": load, "keys": "uniform", "stop": {"duration_ns": 60 * SECOND},
+        })),
         before: Before::default(),
         parameters: EtcdParameters {
-            overhead_ns: 0,
-            client_cpu_ns: 0,
-            request_cpu_ns: 0,
-            put_cpu_ns: 0,
-            message_cpu_ns: 0,
-            tls_cpu_ns: 0,
             entry_bytes: 196,
+            ..EtcdParameters::default()
         },
+        faults: None,
     };
     Job {
         cell: 0,
@@ -82,6 +50,11 @@ fn job(members: u32, load: Load) -> Job {
         kind: Kind::Etcd(etcd),
         then: Vec::new(),
     }
+}
+
+/// What a job has in this form, and the rest as usual.
+fn json<T: serde::de::DeserializeOwned>(form: serde_json::Value) -> T {
+    serde_json::from_value(form).expect("it is of that form")
 }
 
 /// Members whose disks always take the same times.
@@ -106,20 +79,10 @@ fn settings() -> EtcdSettings {
 }
 
 fn statement(kind: AccessKind) -> Statement {
-    Statement {
-        times: 1,
-        inside: false,
-        commits: true,
-        reported_as: None,
-        bytes: 4_100,
-        accesses: vec![RowAccess {
-            table: "rows".to_owned(),
-            kind,
-            rows: 1,
-            draw: RowDraw::Keys,
-            written_bytes: None,
-        }],
-    }
+    json(json!({
+        "commits": true, "bytes": 4_100,
+        "accesses": [{"table": "rows", "kind": kind, "draw": "keys"}],
+    }))
 }
 
 fn etcd(job: &mut Job) -> &mut EtcdJob {

@@ -17,8 +17,8 @@ use crate::database::mariadb::plan::PAGE_BYTES;
 use crate::database::mariadb::pool::Pool;
 use crate::database::wal::Log;
 use crate::job::MariadbParameters;
-use crate::station::Servers;
-use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
+use crate::machine::Machine;
+use crate::storage::{PendingIos, Purpose};
 use disklab_disk::Op;
 use disklab_units::random::Stream;
 
@@ -45,12 +45,11 @@ struct Thread {
 
 /// The node.
 pub struct Applier {
-    /// Its disks.
-    pub storage: Storage,
+    /// Its processors and disks.
+    pub machine: Machine,
     pool: Pool,
     redo: Log,
     syncs_redo: bool,
-    cores: Servers,
     queue: VecDeque<WriteSet>,
     threads: Vec<Thread>,
     idle: Vec<u32>,
@@ -61,17 +60,15 @@ pub struct Applier {
 impl Applier {
     /// A node with an empty queue, of a cluster of `nodes`.
     pub fn new(
-        (storage, pool, redo): (Storage, Pool, Log),
-        cores: Servers,
+        (machine, pool, redo): (Machine, Pool, Log),
         (nodes, threads, syncs_redo): (u32, u32, bool),
         seed: u64,
     ) -> Applier {
         Applier {
-            storage,
+            machine,
             pool,
             redo,
             syncs_redo,
-            cores,
             queue: VecDeque::new(),
             threads: vec![Thread::default(); threads.max(1) as usize],
             idle: (0..threads.max(1)).rev().collect(),
@@ -116,10 +113,9 @@ impl Applier {
                 make_room(&mut self.pool);
                 self.pool.make(now, leaf);
             } else if !self.pool.find(now, leaf) {
-                let io = ios.add(PendingIo::new(OTHER, Purpose::Piece(thread)));
-                let (volume, place) = (self.storage.data_volume(), u64::from(leaf) * PAGE_BYTES);
-                self.storage
-                    .submit(now, volume, Op::Read, place, PAGE_BYTES as u32, io);
+                let read = (Op::Read, u64::from(leaf) * PAGE_BYTES, PAGE_BYTES);
+                let storage = &mut self.machine.storage;
+                storage.send(now, ios, Purpose::Piece(thread), read);
                 return None;
             }
             at.next += 1;
@@ -127,7 +123,7 @@ impl Applier {
         let rows = at.set.leaves.len() as u64;
         let cpu_ns = rows * (parameters.row_read_cpu_ns + parameters.row_write_cpu_ns)
             + parameters.commit_cpu_ns;
-        Some(self.cores.serve(now, work(&mut self.times, cpu_ns)))
+        Some(self.machine.cores.serve(now, work(&mut self.times, cpu_ns)))
     }
 
     /// A thread's page has been read.
@@ -145,16 +141,18 @@ impl Applier {
         self.redo.end += self.threads[thread as usize].set.redo_bytes;
         if self.syncs_redo {
             self.redo.wait(thread);
-            self.redo.sync(now, &mut self.storage, ios, &mut Vec::new());
+            self.redo
+                .sync(now, &mut self.machine.storage, ios, &mut Vec::new());
         }
         !self.syncs_redo
     }
 
     /// An I/O of the redo log has ended. Puts threads that are through with their changes into `done`.
-    pub fn log_io_ended(&mut self, now: u64, ios: &mut PendingIos, done: &mut Vec<u32>) {
-        self.redo.io_ended(now, &mut self.storage, ios, done);
+    pub fn log_io_ended(&mut self, when: (u64, u64), ios: &mut PendingIos, done: &mut Vec<u32>) {
+        self.redo
+            .io_ended(when, &mut self.machine.storage, ios, done);
         if !done.is_empty() {
-            self.redo.sync(now, &mut self.storage, ios, done);
+            self.redo.sync(when.0, &mut self.machine.storage, ios, done);
         }
     }
 

@@ -16,13 +16,14 @@ impl Mariadb {
     }
 
     pub(super) fn binlog_bytes(&mut self, number: u32, bytes: u64) {
-        self.sessions[number as usize].base = bytes + self.rules.parameters.binlog_commit_bytes;
+        self.sessions[number as usize].binlog_bytes =
+            bytes + self.rules.parameters.binlog_commit_bytes;
     }
 
     /// The redo log has the transaction: now the binary log.
     fn prepared(&mut self, now: u64, number: u32) {
         if self.rules.writes_binlog {
-            self.binlog.end += self.sessions[number as usize].base;
+            self.binlog.end += self.sessions[number as usize].binlog_bytes;
         }
         if !self.rules.syncs[BINLOG as usize] {
             return self.logged(now, number);
@@ -39,7 +40,12 @@ impl Mariadb {
             &mut self.binlog
         };
         let mut done = Vec::new();
-        log.sync(now, &mut self.storage, &mut self.course.ios, &mut done);
+        log.sync(
+            now,
+            &mut self.machine.storage,
+            &mut self.course.ios,
+            &mut done,
+        );
         for number in done {
             self.clients.spend(now, number, Stretch::Held);
             self.past_log(now, which, number);
@@ -71,16 +77,17 @@ impl Mariadb {
         };
         if !syncs_redo {
             self.redo
-                .write(now, true, &mut self.storage, &mut self.course.ios);
+                .write(now, true, &mut self.machine.storage, &mut self.course.ios);
         }
         if !syncs_binlog && (now / SYNC_EVERY_NS).is_multiple_of(WRITTEN_BACK_EVERY) {
             self.binlog
-                .write(now, false, &mut self.storage, &mut self.course.ios);
+                .write(now, false, &mut self.machine.storage, &mut self.course.ios);
         }
         self.course.queue.push(now + SYNC_EVERY_NS, Event::Logs);
     }
 
-    pub(super) fn log_io_ended(&mut self, now: u64, which: u32) {
+    pub(super) fn log_io_ended(&mut self, when: (u64, u64), which: u32) {
+        let now = when.0;
         let log = if which == REDO {
             &mut self.redo
         } else {
@@ -88,16 +95,17 @@ impl Mariadb {
         };
         let mut done = Vec::new();
         let began = log.began;
-        log.io_ended(now, &mut self.storage, &mut self.course.ios, &mut done);
+        log.io_ended(
+            when,
+            &mut self.machine.storage,
+            &mut self.course.ios,
+            &mut done,
+        );
         if !done.is_empty() {
             self.sync_log(now, which);
         }
         for number in done {
-            let mark = self.clients.mark(number);
-            self.course.recorder.waited_for_disk(now - mark);
-            self.clients
-                .spend(began.clamp(mark, now), number, Stretch::Held);
-            self.clients.spend(now, number, Stretch::Disk);
+            self.waited_for_log(now, number, began);
             self.past_log(now, which, number);
         }
     }

@@ -5,7 +5,7 @@ use crate::database::mariadb::applier::WriteSet;
 use crate::database::mariadb::event::Event;
 use crate::database::sessions::Sessions;
 use crate::job::Replication;
-use crate::storage::Purpose;
+use crate::storage::{PendingIo, Purpose};
 use crate::tail::Stretch;
 
 impl Mariadb {
@@ -14,15 +14,15 @@ impl Mariadb {
         if self.waits_for_peer(now, number) {
             return;
         }
-        let bytes = self.sessions[number as usize].base;
+        let bytes = self.sessions[number as usize].binlog_bytes;
         let cpu_ns = self.rules.parameters.replication_cpu_ns;
-        let ready = self.cores.serve(now, self.clients.work(cpu_ns));
+        let ready = self.machine.cores.serve(now, self.clients.work(cpu_ns));
         let mut at = ready;
         for other in 1..=self.rules.others {
             if !self.is_there(other) {
                 continue;
             }
-            let left = self.link.send(now, ready, bytes);
+            let left = self.machine.link.send(now, ready, bytes);
             let way = self.clients.paths.delay(0, other) + self.clients.paths.delay(other, 0);
             at = at.max(left + way + self.clients.work(cpu_ns));
         }
@@ -48,7 +48,9 @@ impl Mariadb {
         let rows = leaves.len() as u64;
         let redo_bytes = parameters.redo_commit_bytes
             + rows * parameters.redo_row_bytes
-            + session.base.saturating_sub(parameters.binlog_commit_bytes);
+            + session
+                .binlog_bytes
+                .saturating_sub(parameters.binlog_commit_bytes);
         let Some(applier) = &mut self.applier else {
             return;
         };
@@ -89,14 +91,14 @@ impl Mariadb {
         }
     }
 
-    pub(super) fn other_io_ended(&mut self, now: u64, purpose: Purpose) {
+    pub(super) fn other_io_ended(&mut self, now: u64, io: &PendingIo) {
         let applier = self.applier.as_mut().expect("it has an I/O");
-        if let Purpose::Piece(thread) = purpose {
+        if let Purpose::Piece(thread) = io.purpose {
             applier.page_read(now, thread);
             return self.apply(now, thread);
         }
         let mut done = Vec::new();
-        applier.log_io_ended(now, &mut self.course.ios, &mut done);
+        applier.log_io_ended((now, io.passed), &mut self.course.ios, &mut done);
         for thread in done {
             self.through(now, thread);
         }

@@ -1,13 +1,10 @@
 //! What happens in a simulated MariaDB.
 
-use crate::database::sessions::SqlEvent;
 use crate::event::events;
 
 events! {
     /// What happens.
-    pub enum Event in 32 bits {
-        /// What happens in every SQL database.
-        Sql(event: SqlEvent),
+    pub enum Event of sessions {
         /// It has done the CPU work of its pages, and of its commit.
         Ready(session: u32),
         /// The other servers have its commit.
@@ -20,12 +17,5 @@ events! {
         Applied(thread: u32),
         /// A part of the redo log is parsed after a crash, or this page has its records.
         Recovered(piece: u32),
-    }
-}
-
-impl From<SqlEvent> for Event {
-    #[inline]
-    fn from(event: SqlEvent) -> Event {
-        Event::Sql(event)
     }
 }

@@ -20,7 +20,7 @@ use super::{Mariadb, PAGE_BYTES};
 use crate::database::mariadb::event::Event;
 use crate::job::{MariadbSettings, Mechanism};
 use crate::model::Setting;
-use crate::storage::{PendingIo, Purpose};
+use crate::storage::Purpose;
 
 /// Pages of a write into the doublewrite buffer: a block.
 const BLOCK_PAGES: usize = 64;
@@ -75,7 +75,7 @@ struct Averages {
 }
 
 /// What is on its way to the disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Flushing {
     doublewrite: bool,
     adaptive: bool,
@@ -118,25 +118,13 @@ impl Flushing {
             adaptive: setting.has(Mechanism::AdaptiveFlushing),
             batch_pages: settings.doublewrite_pages as usize,
             journal_writes: settings.time_journal_writes,
-            journal_left: 0,
-            committing: Vec::new(),
-            joining: Vec::new(),
             dirty_pct_lwm: settings.dirty_pages_pct_lwm,
-            dirty: 0,
             most_age: (settings.log_file_bytes * MOST_AGE_PERMILLE / 1000).max(1),
             io_capacity: u64::from(settings.io_capacity.max(1)),
             io_capacity_max: u64::from(settings.io_capacity_max.max(settings.io_capacity).max(1)),
             depth: settings.lru_scan_depth,
-            changed: VecDeque::new(),
             first_change: vec![u64::MAX; pages as usize],
-            waiting: VecDeque::new(),
-            copying: None,
-            placing: VecDeque::new(),
-            under_way: 0,
-            leaving: 0,
-            averages: Averages::default(),
-            written: 0,
-            unsynced: false,
+            ..Flushing::default()
         }
     }
 
@@ -352,7 +340,7 @@ impl Mariadb {
         self.drop_change(page);
         let cpu_ns = self.rules.parameters.page_write_cpu_ns;
         let now = self.course.queue.now();
-        self.cores.serve(now, cpu_ns);
+        self.machine.cores.serve(now, cpu_ns);
     }
 
     fn place(&mut self, now: u64, batch: &Batch) {
@@ -371,9 +359,8 @@ impl Mariadb {
     }
 
     fn submit(&mut self, now: u64, op: Op, at: u64, bytes: u64, purpose: Purpose) {
-        let io = self.course.ios.add(PendingIo::new(self.life, purpose));
-        let volume = self.storage.data_volume();
-        self.storage.submit(now, volume, op, at, bytes as u32, io);
+        let storage = &mut self.machine.storage;
+        storage.send(now, &mut self.course.ios, purpose, (op, at, bytes));
     }
 
     /// Reads a page for purge, which nobody waits for.

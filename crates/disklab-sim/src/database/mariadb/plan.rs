@@ -270,10 +270,7 @@ impl Plan {
             }
         }
         if self.trees.iter().any(Tree::grows) {
-            let host = &job.cluster.host;
-            let mut volumes = host.volumes.iter();
-            let volume = volumes.find(|volume| volume.name == job.cluster.data_volume);
-            let room = volume.map_or(0, |volume| volume.size_bytes) / PAGE_BYTES;
+            let room = job.cluster.data_volume_bytes() / PAGE_BYTES;
             let growth = (self.laid_pages / GROWTH_SHARE).max(LEAST_GROWTH);
             // Undo, copies and logs may be on the same volume.
             self.pages += growth.min(room.saturating_sub(self.laid_pages) / 2).max(1);

@@ -8,7 +8,7 @@ const NONE: u32 = u32::MAX;
 /// Pages below which the list has no middle. **Source:** `BUF_LRU_OLD_MIN_LEN` of buf0lru.h: 8 MiB of pages.
 const LEAST_WITH_MIDDLE: u32 = 512;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Page {
     newer: u32,
     older: u32,
@@ -50,12 +50,7 @@ impl Pool {
         let page = Page {
             newer: NONE,
             older: NONE,
-            first_used: 0,
-            clock: 0,
-            held: false,
-            old: false,
-            dirty: false,
-            blank: false,
+            ..Page::default()
         };
         Pool {
             pages: vec![page; pages as usize],

@@ -201,7 +201,7 @@ impl Purge {
 
     /// Notes a change that a session has made: a row that it adds again is not purged.
     pub fn note(&mut self, session: &mut Session, tree: u32, kind: AccessKind) {
-        let row = session.number;
+        let row = session.at.number;
         let Some(purger) = &mut self.0[tree as usize] else {
             return;
         };

@@ -16,14 +16,14 @@ use std::collections::VecDeque;
 
 use disklab_disk::Op;
 
-use super::broken::Phase;
 use super::event::Event;
 use super::plan::PAGE_BYTES;
 use super::{Mariadb, flushing};
-use crate::bound::{Before, bound_of};
-use crate::faults::RebuildReport;
-use crate::report::Uses;
-use crate::storage::{PendingIo, Purpose};
+use crate::bound::Before;
+use crate::database::recovery::{Rebuild, left_ns};
+use crate::database::servers::Phase;
+use crate::database::wal::BLOCK_BYTES;
+use crate::storage::Purpose;
 
 /// Bytes of a part of the log. **Source:** `innodb_log_buffer_size`, 16 MiB.
 const PART_BYTES: u64 = 16 << 20;
@@ -34,7 +34,7 @@ const MOST_READ_BYTES: u64 = 1 << 20;
 pub(super) const PART: u32 = (1 << 28) - 1;
 
 /// A recovery under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Recovery {
     begun: u64,
     before: Before,
@@ -64,15 +64,14 @@ impl Recovery {
     /// How long it still takes at the rate that was seen.
     pub fn left_ns(&self, now: u64) -> u64 {
         let done = self.done().max(1);
-        let spent = u128::from(now.saturating_sub(self.begun));
-        (spent * u128::from(1000_u64.saturating_sub(done)) / u128::from(done)) as u64
+        left_ns(now, self.begun, done, 1000_u64.saturating_sub(done))
     }
 }
 
 impl Mariadb {
     /// The process has started: it looks at its log.
     pub(super) fn begin_recovery(&mut self, now: u64) {
-        let before = Before::of(now, &self.cores, &self.link, &self.storage);
+        let before = Before::of(now, &self.machine);
         let end = self.redo.end;
         let broken = self.broken.as_mut().expect("there is a timetable");
         let checkpoint = broken.checkpoint;
@@ -82,27 +81,24 @@ impl Mariadb {
             .filter(|&(_, &position)| reads && position > checkpoint)
             .map(|(page, _)| page)
             .collect();
-        broken.phase = Phase::Recovering(Box::new(Recovery {
+        broken.life.phase = Phase::Returning(Box::new(Recovery {
             begun: now,
             before,
             from: checkpoint,
             bytes: end - checkpoint,
-            parsed: 0,
-            part: 0,
-            reading: 0,
             count: pages.len() as u64,
             pages,
-            under_way: 0,
-            cpu_ns: 0,
+            ..Recovery::default()
         }));
         self.read_part(now);
     }
 
     fn recovery(&mut self) -> Option<&mut Recovery> {
-        match &mut self.broken.as_mut()?.phase {
-            Phase::Recovering(recovery) => Some(recovery),
-            _ => None,
-        }
+        self.broken
+            .as_mut()?
+            .life
+            .work()
+            .map(|recovery| &mut **recovery)
     }
 
     /// Reads the next part of the log, or the first pages.
@@ -119,8 +115,9 @@ impl Mariadb {
         while left > 0 {
             let bytes = left.min(MOST_READ_BYTES);
             let purpose = Purpose::Stream(flushing::RECOVERY);
-            let io = self.course.ios.add(PendingIo::new(self.life, purpose));
-            self.redo.read(now, (at, bytes), &mut self.storage, io);
+            let part = (at / BLOCK_BYTES * BLOCK_BYTES, bytes);
+            let (storage, all) = (&mut self.machine.storage, &mut self.course.ios);
+            self.redo.read(now, part, purpose, storage, all);
             (at, left, ios) = (at + bytes, left - bytes, ios + 1);
         }
         if let Some(recovery) = self.recovery() {
@@ -134,14 +131,14 @@ impl Mariadb {
             return;
         };
         let byte_ps = broken.outage.job.replay_byte_cpu_ps;
-        let Phase::Recovering(recovery) = &mut broken.phase else {
+        let Some(recovery) = broken.life.work() else {
             return;
         };
         recovery.reading -= 1;
         if recovery.reading == 0 {
             let cpu_ns = recovery.part * byte_ps / 1000;
             recovery.cpu_ns += cpu_ns;
-            let at = self.cores.serve(now, cpu_ns);
+            let at = self.machine.cores.serve(now, cpu_ns);
             self.course.queue.push(at, Event::Recovered(PART));
         }
     }
@@ -152,20 +149,16 @@ impl Mariadb {
             return;
         };
         let depth = broken.outage.job.replay_depth;
-        let Phase::Recovering(recovery) = &mut broken.phase else {
+        let Some(recovery) = broken.life.work() else {
             return;
         };
         while recovery.under_way < depth
             && let Some(page) = recovery.pages.pop_front()
         {
             recovery.under_way += 1;
-            let io = self
-                .course
-                .ios
-                .add(PendingIo::new(self.life, Purpose::Piece(page)));
-            let (volume, at) = (self.storage.data_volume(), u64::from(page) * PAGE_BYTES);
-            self.storage
-                .submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
+            let read = (Op::Read, u64::from(page) * PAGE_BYTES, PAGE_BYTES);
+            let storage = &mut self.machine.storage;
+            storage.send(now, &mut self.course.ios, Purpose::Piece(page), read);
         }
         let is_over = recovery.under_way == 0;
         if is_over {
@@ -181,7 +174,7 @@ impl Mariadb {
         };
         let cpu_ns =
             self.rules.parameters.page_read_cpu_ns + broken.outage.job.replay_record_cpu_ns;
-        let at = self.cores.serve(now, cpu_ns);
+        let at = self.machine.cores.serve(now, cpu_ns);
         self.course.queue.push(at, Event::Recovered(page));
     }
 
@@ -209,31 +202,19 @@ impl Mariadb {
         let Some(broken) = &mut self.broken else {
             return;
         };
-        let Phase::Recovering(recovery) = &broken.phase else {
+        let Some(recovery) = broken.life.work() else {
             return;
         };
-        let elapsed_ns = now.saturating_sub(recovery.begun);
-        if recovery.bytes == 0 || elapsed_ns == 0 {
-            return;
-        }
-        let mut uses = Uses::new([&broken.outage.profile]);
-        let parts = (&self.cores, &self.link, &self.storage);
-        let place = "node 0".to_owned();
-        let before = &recovery.before;
-        before.add_uses(&mut uses, place, (now, elapsed_ns), parts);
-        let busy = recovery.cpu_ns as f64 / elapsed_ns as f64;
-        uses.add("replay process", String::new(), busy, 0);
-        let done = recovery.bytes * recovery.done() / 1000;
-        let rate = done as f64 * 1e9 / elapsed_ns as f64;
-        broken.outage.rebuilds.push(RebuildReport {
+        let rebuild = Rebuild {
             node: 0,
             kind: "replay",
+            begun: recovery.begun,
             bytes: recovery.bytes,
-            done_bytes: done,
-            bytes_per_s: rate,
-            seconds: recovery.bytes as f64 / rate.max(1.0),
+            done_bytes: recovery.bytes * recovery.done() / 1000,
             sources: 0,
-            bound: bound_of(uses),
-        });
+            machines: &[(0, &recovery.before, &self.machine)],
+            processes: &[("replay process", recovery.cpu_ns)],
+        };
+        broken.outage.tell(now, &rebuild);
     }
 }

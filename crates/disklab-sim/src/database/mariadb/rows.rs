@@ -1,13 +1,9 @@
 //! Which rows a statement takes, and in which leaves they are.
 
-use disklab_units::random::Stream;
-
 use super::Mariadb;
+use crate::database::draws::{Among, MOST_RECENT};
 use crate::database::mariadb::plan::Access;
 use crate::job::{AccessKind, RowDraw};
-
-/// Rows that a transaction remembers. **Reason:** TPC-C's new order locks ten rows of stock before it changes them.
-const MOST_RECENT: usize = 32;
 
 /// Leaves that an estimate reads at most.
 const ESTIMATED_LEAVES: u64 = 10;
@@ -17,25 +13,26 @@ impl Mariadb {
     pub(super) fn next_row(&mut self, number: u32, held: Option<u32>) {
         let session = &self.sessions[number as usize];
         let step = self.clients.step(number);
-        if session.access >= step.accesses.end {
+        if session.at.access >= step.accesses.end {
             return;
         }
-        let access = self.plan.accesses[session.access as usize];
+        let access = self.plan.accesses[session.at.access as usize];
         let row = self.draw(number, &access);
         let leaf = self.leaf_of(access.tree, row);
         let tree = &self.plan.trees[access.tree as usize];
         let (is_secondary, is_added) = (tree.secondary, row >= tree.rows);
         let session = &mut self.sessions[number as usize];
-        session.number = row;
-        (session.searches, session.had_alone) = (session.row == 0 || !access.draw.follows(), false);
+        session.at.number = row;
+        (session.searches, session.had_alone) =
+            (session.at.row == 0 || !access.draw.follows(), false);
         if !is_secondary && !is_added && access.draw != RowDraw::Recent {
-            if session.recent.len() == MOST_RECENT {
-                session.recent.pop_front();
+            if session.at.recent.len() == MOST_RECENT {
+                session.at.recent.pop_front();
             }
-            session.recent.push_back((access.tree, row));
+            session.at.recent.push_back((access.tree, row));
         }
         (session.leaf, session.own_leaf) = ((held != Some(leaf)).then_some(leaf), None);
-        let is_searched = session.row == 0 && (!is_secondary || !access.changes());
+        let is_searched = session.at.row == 0 && (!is_secondary || !access.changes());
         if is_searched && access.kind != AccessKind::Insert && held != Some(leaf) {
             let tree = &self.plan.trees[access.tree as usize];
             let before = tree.leaf_before(row);
@@ -49,72 +46,33 @@ impl Mariadb {
 
     /// Which row an access takes.
     fn draw(&mut self, number: u32, access: &Access) -> u64 {
+        let least_run = self.estimated_rows(access);
         let tree = &self.plan.trees[access.tree as usize];
-        let (rows, secondary, ends) = (tree.rows, tree.secondary, tree.ends);
-        let grows = tree.grows();
-        let count = self.clients.count() as u64;
-        let end = |draws: &mut Stream| match ends {
-            1 => rows - 1,
-            _ => (draws.below(ends) + 1) * rows / ends - 1,
-        };
-        let session = &mut self.sessions[number as usize];
-        let inserts = access.kind == AccessKind::Insert && !secondary;
-        match access.draw {
+        let (rows, ends) = (tree.rows, tree.ends);
+        let inserts = access.kind == AccessKind::Insert && !tree.secondary;
+        let at = &mut self.sessions[number as usize].at;
+        if inserts && matches!(access.draw, RowDraw::Uniform | RowDraw::Preferred { .. }) {
             // Where a row was deleted before, as sysbench does, or at an end of the tree.
-            RowDraw::Uniform | RowDraw::Preferred { .. } if inserts => {
-                match session.recent.iter().rfind(|row| row.0 == access.tree) {
-                    Some(&(_, row)) => row,
-                    None if grows => rows + self.growth.append(access.tree),
-                    None => end(&mut self.rows),
-                }
-            }
-            RowDraw::Recent => {
-                let place = session.recent.iter().position(|row| row.0 == access.tree);
-                match place.and_then(|at| session.recent.remove(at)) {
-                    Some((_, row)) => row,
-                    // A row of the terminal's own: of its warehouse, its district.
-                    None => u64::from(number) * rows / count % rows,
-                }
-            }
-            RowDraw::Uniform => self.rows.below(rows),
-            RowDraw::Nurand { a, group } => {
-                let group = u64::from(group.max(1));
-                if session.row == 0 {
-                    session.base = self.rows.below((rows / group).max(1)) * group;
-                }
-                // TPC-C 2.1.6, as for YugabyteDB.
-                let drawn = self.rows.below(u64::from(a) + 1) | self.rows.below(group);
-                (session.base + drawn % group) % rows
-            }
-            RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
-            RowDraw::Keys => {
-                let row = self.row_by_key(!inserts);
-                if inserts && row >= rows {
-                    self.growth.append(access.tree);
-                }
-                row
-            }
-            RowDraw::Run | RowDraw::PreferredRun { .. } | RowDraw::KeyRun { .. } => {
-                if session.row == 0 {
-                    let (base, run) = match access.draw {
-                        RowDraw::KeyRun { most } => {
-                            let run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
-                            (self.row_by_key(true), run)
-                        }
-                        RowDraw::PreferredRun { how } => {
-                            (how.rows().draw(rows, &mut self.rows), access.rows)
-                        }
-                        _ => (self.rows.below(rows), access.rows),
-                    };
-                    let least = self.estimated_rows(access);
-                    let session = &mut self.sessions[number as usize];
-                    (session.base, session.run) = (base, run.max(least));
-                }
-                let session = &self.sessions[number as usize];
-                let end = rows + self.growth.rows(access.tree);
-                (session.base + u64::from(session.row)) % end
-            }
+            return match at.recent.iter().rfind(|row| row.0 == access.tree) {
+                Some(&(_, row)) => row,
+                None if tree.grows() => rows + self.growth.append(access.tree),
+                None if ends == 1 => rows - 1,
+                None => (self.draws.rows.below(ends) + 1) * rows / ends - 1,
+            };
         }
+        let among = Among {
+            table: access.tree,
+            rows,
+            end: rows + self.growth.rows(access.tree),
+            least_run,
+            asks: !inserts,
+            session: (number, self.clients.count()),
+        };
+        let row = self.draws.draw(at, access.draw, &among);
+        if inserts && access.draw == RowDraw::Keys && row >= rows {
+            self.growth.append(access.tree);
+        }
+        row
     }
 
     /// Rows in the leaves that are read to estimate how many rows there are from a key on.
@@ -129,11 +87,5 @@ impl Mariadb {
             }
             _ => 0,
         }
-    }
-
-    /// The row of the next key: rows that are asked for by their age lie in the order of their keys.
-    fn row_by_key(&mut self, asks: bool) -> u64 {
-        let row = self.keys.draw(asks) / self.keys_a_row;
-        self.places.map_or(row, |places| places.place(row))
     }
 }

@@ -44,14 +44,12 @@ pub(super) fn applier(
     if settings.replication != Replication::Galera || !setting.has(Mechanism::FlowControl) {
         return Ok(None);
     }
-    let Machine { cores, storage, .. } = machine(job, plan, setting, OTHER)?;
-    let (mut redo, _) = logs(job, plan, &storage, setting);
-    redo.node = OTHER;
+    let machine = machine(job, plan, setting, OTHER)?;
+    let (redo, _) = logs(job, plan, &machine.storage, setting);
     let pool = filled_pool(job, plan, setting);
     let (nodes, threads) = (cluster.nodes, settings.applier_threads);
     Ok(Some(Box::new(Applier::new(
-        (storage, pool, redo),
-        cores,
+        (machine, pool, redo),
         (nodes, threads, settings.syncs_redo),
         setting.seed,
     ))))
@@ -93,14 +91,11 @@ pub(super) fn logs(
     } else {
         settings.sync_binlog
     };
-    let redo_volume = cluster.commitlog_volume.as_ref();
-    let redo_volume = redo_volume.unwrap_or(&cluster.data_volume);
-    let binlog_volume = settings.binlog_volume.as_ref().unwrap_or(redo_volume);
+    let redo_volume = cluster.log_volume();
+    let binlog_volume = settings.binlog_volume.as_deref().unwrap_or(redo_volume);
     let behind = (plan.pages + UNDO_PAGES + DOUBLEWRITE_PAGES) * PAGE_BYTES;
     let log = |number, name: &str, before: u64, groups| {
-        let volume = storage.host().volume_named(name);
-        let volume = volume.expect("the job was checked: the volume exists");
-        let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
+        let (volume, size) = storage.volume_named(name);
         let start = if name == cluster.data_volume {
             behind
         } else {

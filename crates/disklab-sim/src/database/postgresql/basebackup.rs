@@ -14,16 +14,17 @@ use std::collections::VecDeque;
 
 use disklab_disk::Op;
 
-use super::broken::Phase;
+use super::broken::Work;
 use super::changes::{History, Record};
 use super::event::{CopyPlace, CopyStep, Event};
 use super::plan::PAGE_BYTES;
 use super::server::{CACHE_PAGES, RECOVERY_SYNC};
 use super::{EXPIRE_NS, Postgresql};
-use crate::bound::{Before, bound_of};
-use crate::faults::RebuildReport;
-use crate::report::{Resource, Uses};
-use crate::storage::{PendingIo, Purpose};
+use crate::bound::Before;
+use crate::database::recovery::{Rebuild, left_ns};
+use crate::database::servers::Phase;
+use crate::report::Resource;
+use crate::storage::Purpose;
 
 /// Smallest read of a file. **Source:** `SINK_BUFFER_LENGTH` of basebackup.c, 32 KiB.
 const LEAST_READ_BYTES: u64 = 32 << 10;
@@ -126,8 +127,7 @@ impl Copying {
             }
             _ => (self.begun, self.taken, self.bytes - self.taken),
         };
-        let spent = u128::from(now.saturating_sub(since));
-        (spent * u128::from(left) / u128::from(done.max(1))) as u64
+        left_ns(now, since, done, left)
     }
 
     /// Bytes of files and log that have come; of those that are synced at the end, what is written.
@@ -173,13 +173,14 @@ impl Postgresql {
         };
         let seen = &mut broken.seen[index];
         seen.rounds = seen.rounds.wrapping_add(1);
-        seen.phase = Phase::Copying(Box::new(Copying::new(seen.rounds)));
+        let copying = Box::new(Copying::new(seen.rounds));
+        seen.life.phase = Phase::Returning(Work::Copying(copying));
         seen.is_part = true;
         seen.looks_at = None;
         let server = &mut self.servers[index];
         server.write_back.forget();
         // Standbys have no reads of their own, so that nothing is on its way into it.
-        server.storage.drop_page_cache();
+        server.machine.storage.drop_page_cache();
         self.copy_on(now, index);
     }
 
@@ -193,19 +194,19 @@ impl Postgresql {
     }
 
     fn copy_at(&mut self, index: usize) -> Option<&mut Copying> {
-        match &mut self.broken.as_mut()?.seen[index].phase {
-            Phase::Copying(copy) => Some(copy),
-            _ => None,
+        match self.broken.as_mut()?.seen[index].life.work()? {
+            Work::Copying(copy) => Some(copy),
+            Work::Replaying(_) => None,
         }
     }
 
     /// Takes the copy out of a server, so that it and the servers can be used beside each other.
     fn take_copy(&mut self, index: usize) -> Option<Box<Copying>> {
-        let phase = &mut self.broken.as_mut()?.seen[index].phase;
-        match std::mem::replace(phase, Phase::Away) {
-            Phase::Copying(copy) => Some(copy),
-            other => {
-                *phase = other;
+        let life = &mut self.broken.as_mut()?.seen[index].life;
+        match life.take_work()? {
+            Work::Copying(copy) => Some(copy),
+            replaying => {
+                life.phase = Phase::Returning(replaying);
                 None
             }
         }
@@ -213,7 +214,7 @@ impl Postgresql {
 
     fn put_copy(&mut self, index: usize, copy: Box<Copying>) {
         if let Some(broken) = &mut self.broken {
-            broken.seen[index].phase = Phase::Copying(copy);
+            broken.seen[index].life.phase = Phase::Returning(Work::Copying(copy));
         }
     }
 
@@ -231,8 +232,9 @@ impl Postgresql {
         let Some(broken) = &self.broken else {
             return false;
         };
-        let is_so = |phase: &Phase| matches!(phase, Phase::Copying(copy) if copy.stage == stage);
-        broken.seen.iter().any(|seen| is_so(&seen.phase))
+        broken.seen.iter().any(|seen| {
+            matches!(&seen.life.phase, Phase::Returning(Work::Copying(copy)) if copy.stage == stage)
+        })
     }
 
     /// A checkpoint has begun: it is that of the copies which have asked for one.
@@ -262,7 +264,7 @@ impl Postgresql {
         let bytes = self.changes.pages() * PAGE_BYTES;
         let servers = self.servers.iter();
         let before = servers
-            .map(|one| Before::of(now, &one.cores, &one.link, &one.storage))
+            .map(|server| Before::of(now, &server.machine))
             .collect();
         let Some(copy) = self.copy_at(index) else {
             return;
@@ -289,7 +291,7 @@ impl Postgresql {
                     let bytes = std::mem::take(&mut copy.sending);
                     copy.sent += bytes;
                     copy.on_the_way.push_back(bytes);
-                    let left = self.servers[primary].link.send(now, now, bytes);
+                    let left = self.servers[primary].machine.link.send(now, now, bytes);
                     self.push_copy(left + way, index, &copy, CopyPlace::Come);
                 }
                 CopyPlace::Come => copy.come += copy.on_the_way.pop_front().unwrap_or(0),
@@ -298,7 +300,7 @@ impl Postgresql {
                     copy.taken += std::mem::take(&mut copy.taking);
                     let to = copy.taken / PAGE_BYTES;
                     copy.marks.push_back((now, to));
-                    let storage = &mut self.servers[index].storage;
+                    let storage = &mut self.servers[index].machine.storage;
                     storage.written(from * CACHE_PAGES, to * CACHE_PAGES);
                 }
             }
@@ -327,7 +329,7 @@ impl Postgresql {
                 copy.reading_ns += now - copy.since;
                 let (from, to) = (copy.read / PAGE_BYTES, copy.asked / PAGE_BYTES);
                 copy.read = copy.asked;
-                let storage = &mut self.servers[self.primary].storage;
+                let storage = &mut self.servers[self.primary].machine.storage;
                 storage.written(from * CACHE_PAGES, to * CACHE_PAGES);
             }
         }
@@ -360,7 +362,7 @@ impl Postgresql {
                 self.wash(now, index, &mut copy);
                 let server = &mut self.servers[index];
                 let end = copy.end.unwrap_or(0);
-                let is_there = copy.log_sent >= end && server.log.synced >= copy.log_sent;
+                let is_there = copy.log_sent >= end && server.log.synced() >= copy.log_sent;
                 if is_there && server.write_back.is_idle() && !copy.syncs {
                     copy.syncs = true;
                     server.sync_data(now, RECOVERY_SYNC, &mut self.course.ios);
@@ -379,7 +381,7 @@ impl Postgresql {
             && copy.asked - copy.sent < WINDOWS * window
         {
             let bytes = window.min(copy.bytes - copy.asked);
-            let storage = &mut self.servers[primary].storage;
+            let storage = &mut self.servers[primary].machine.storage;
             let first = copy.asked / PAGE_BYTES * CACHE_PAGES;
             let runs = storage.absent_runs(first, bytes / PAGE_BYTES * CACHE_PAGES);
             copy.asked += bytes;
@@ -391,10 +393,8 @@ impl Postgresql {
             let piece = COPY | u32::from(copy.round) << 8 | index as u32;
             let page_bytes = PAGE_BYTES / CACHE_PAGES;
             for (from, to) in runs {
-                let io = PendingIo::new(primary as u16, Purpose::Piece(piece));
-                let io = self.course.ios.add(io);
-                let (volume, len) = (storage.data_volume(), ((to - from) * page_bytes) as u32);
-                storage.submit(now, volume, Op::Read, from * page_bytes, len, io);
+                let read = (Op::Read, from * page_bytes, (to - from) * page_bytes);
+                storage.send(now, &mut self.course.ios, Purpose::Piece(piece), read);
             }
         }
     }
@@ -409,7 +409,7 @@ impl Postgresql {
         copy.sending = window.min(copy.read - copy.sent);
         let cpu_ns = copy.sending * self.send_byte_ps() / 1000;
         copy.sender_ns += cpu_ns;
-        let at = self.servers[self.primary].cores.serve(now, cpu_ns);
+        let at = self.servers[self.primary].machine.cores.serve(now, cpu_ns);
         self.push_copy(at, index, copy, CopyPlace::Sent);
     }
 
@@ -426,7 +426,7 @@ impl Postgresql {
         copy.taking = window.min(come);
         let cpu_ns = copy.taking * self.take_byte_ps() / 1000;
         copy.taker_ns += cpu_ns;
-        let at = self.servers[index].cores.serve(now, cpu_ns);
+        let at = self.servers[index].machine.cores.serve(now, cpu_ns);
         self.push_copy(at, index, copy, CopyPlace::Taken);
     }
 
@@ -443,16 +443,16 @@ impl Postgresql {
     /// The log that was written meanwhile comes, too, up to where the copy ends.
     fn copy_log(&mut self, now: u64, index: usize, copy: &mut Copying) {
         let primary = self.primary;
-        let there = self.servers[primary].log.synced;
+        let there = self.servers[primary].log.synced();
         let until = copy.end.map_or(there, |end| end.min(there));
         if until > copy.log_sent {
             let bytes = until - copy.log_sent;
-            self.servers[primary].link.send(now, now, bytes);
+            self.servers[primary].machine.link.send(now, now, bytes);
             copy.log_sent = until;
         }
         let server = &mut self.servers[index];
         server.received = copy.log_sent;
-        let waits = copy.log_sent - server.log.synced;
+        let waits = copy.log_sent - server.log.synced();
         if waits >= SEGMENT_BYTES || copy.stage == Stage::Syncing {
             self.sync_log(now, index, copy.log_sent);
         }
@@ -505,9 +505,9 @@ impl Postgresql {
         if let Some(broken) = &mut self.broken {
             let start_ns = broken.outage.job.start_ns;
             let seen = &mut broken.seen[index];
-            seen.phase = Phase::Starting(now + start_ns);
+            seen.life.phase = Phase::Starting(now + start_ns);
             (seen.copied, seen.is_part) = (Some(copied), false);
-            (seen.crashed, seen.lost_memory) = (true, false);
+            (seen.life.crashed, seen.life.lost_memory) = (true, false);
         }
         true
     }
@@ -517,43 +517,32 @@ impl Postgresql {
         let Some(copy) = self.take_copy(index) else {
             return;
         };
-        let elapsed_ns = now.saturating_sub(copy.begun);
+        let waiting = self.servers[index].write_back.unwritten();
+        let machine = |end: usize| (end, &copy.before[end], &self.servers[end].machine);
         if copy.begun > 0
-            && elapsed_ns > 0
             && let Some(broken) = &mut self.broken
         {
-            let mut uses = Uses::new([&broken.outage.profile]);
-            for end in [self.primary, index] {
-                let server = &self.servers[end];
-                let parts = (&server.cores, &server.link, &server.storage);
-                let place = format!("node {end}");
-                copy.before[end].add_uses(&mut uses, place, (now, elapsed_ns), parts);
-            }
-            let share = |part_ns: u64| part_ns as f64 / elapsed_ns as f64;
-            uses.add("sending process", String::new(), share(copy.sender_ns), 0);
-            uses.add("copying program", String::new(), share(copy.taker_ns), 0);
-            let done = copy.done_bytes(self.servers[index].write_back.unwritten());
-            let rate = done as f64 * 1e9 / elapsed_ns as f64;
-            let bytes = copy.bytes + copy.log_bytes();
-            let mut bound = bound_of(uses);
-            let waited = share(copy.reading_ns);
-            if bound.resource == Resource::none().resource && waited >= WAITS_FOR_READS {
-                bound = Resource {
-                    resource: "reads of the copy".into(),
-                    utilisation: waited,
-                    ..bound
-                };
-            }
-            broken.outage.rebuilds.push(RebuildReport {
-                node: index as u32,
+            let rebuild = Rebuild {
+                node: index,
                 kind: "stream",
-                bytes,
-                done_bytes: done,
-                bytes_per_s: rate,
-                seconds: bytes as f64 / rate.max(1.0),
+                begun: copy.begun,
+                bytes: copy.bytes + copy.log_bytes(),
+                done_bytes: copy.done_bytes(waiting),
                 sources: 1,
-                bound,
-            });
+                machines: &[self.primary, index].map(machine),
+                processes: &[
+                    ("sending process", copy.sender_ns),
+                    ("copying program", copy.taker_ns),
+                ],
+            };
+            let waited = copy.reading_ns as f64 / now.saturating_sub(copy.begun) as f64;
+            if let Some(report) = broken.outage.tell(now, &rebuild)
+                && report.bound.resource == Resource::none().resource
+                && waited >= WAITS_FOR_READS
+            {
+                report.bound.resource = "reads of the copy".into();
+                report.bound.utilisation = waited;
+            }
         }
         self.put_copy(index, copy);
     }

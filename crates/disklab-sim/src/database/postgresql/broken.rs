@@ -16,37 +16,25 @@ use super::extension::Extension;
 use super::files::Files;
 use super::replay::Replay;
 use crate::database::outage::Outage;
+use crate::database::servers::{Life, Phase, Turn};
 use crate::database::sessions::Sessions;
 use crate::faults::FaultReport;
 use crate::job::faults::{Event, What};
 use crate::job::{Cluster, SqlFaults};
 
-/// What a server does.
-#[derive(Clone, Debug)]
-pub(super) enum Phase {
-    /// It serves, or follows.
-    Up,
-    /// Nothing.
-    Away,
-    /// It writes what has changed before it ends.
-    Stopping,
+/// What a server comes back by.
+#[derive(Debug)]
+pub(super) enum Work {
     /// It gets a copy of the primary's data.
     Copying(Box<Copying>),
-    /// Its process starts.
-    Starting(u64),
     /// It brings its data up to the end of its log.
     Replaying(Box<Replay>),
 }
 
 /// A server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
-    pub phase: Phase,
-    /// The step that brings it back.
-    step: usize,
-    pub lost_memory: bool,
-    /// Whether there is a log to be replayed: it did not end in order.
-    pub crashed: bool,
+    pub life: Life<Work>,
     /// Of a standby that has lost its primary: when it looks for it next.
     pub looks_at: Option<u64>,
     /// How many copies it has begun to get, whether the last one is cut short, and what a whole one asks for.
@@ -69,19 +57,8 @@ pub(super) struct Broken {
 impl Broken {
     /// Servers that are well; `from`: when measuring begins.
     pub fn new(job: &SqlFaults, cluster: &Cluster, from: u64, seed: u64) -> Broken {
-        let up = || Seen {
-            phase: Phase::Up,
-            step: 0,
-            lost_memory: false,
-            crashed: false,
-            looks_at: None,
-            rounds: 0,
-            is_part: false,
-            copied: None,
-            promoted_at: None,
-        };
         Broken {
-            seen: (0..cluster.nodes).map(|_| up()).collect(),
+            seen: (0..cluster.nodes).map(|_| Seen::default()).collect(),
             acknowledged: job
                 .events
                 .iter()
@@ -93,20 +70,12 @@ impl Broken {
     }
 
     fn is_up(&self, server: usize) -> bool {
-        matches!(self.seen[server].phase, Phase::Up)
+        self.seen[server].life.is_up()
     }
 
     /// Whether some server is away.
     pub fn is_degraded(&self) -> bool {
         (0..self.seen.len()).any(|server| !self.is_up(server))
-    }
-
-    /// A server is back.
-    pub fn returns(&mut self, now: u64, server: usize) {
-        let seen = &mut self.seen[server];
-        seen.phase = Phase::Up;
-        seen.crashed = false;
-        self.outage.end(seen.step, now);
     }
 }
 
@@ -136,9 +105,10 @@ impl Postgresql {
     /// Whether a server has the primary's data on its disks, and changes them as the primary does.
     #[inline]
     pub(super) fn has_disks(&self, index: usize) -> bool {
-        let is_without = |phase: &Phase| matches!(phase, Phase::Away | Phase::Copying(_));
+        let is_without =
+            |phase: &Phase<Work>| matches!(phase, Phase::Away | Phase::Returning(Work::Copying(_)));
         let broken = self.broken.as_ref();
-        index == self.primary || broken.is_none_or(|one| !is_without(&one.seen[index].phase))
+        index == self.primary || broken.is_none_or(|one| !is_without(&one.seen[index].life.phase))
     }
 
     /// A client knows of a commit.
@@ -170,11 +140,19 @@ impl Postgresql {
     }
 
     /// Looks at the timetable.
-    pub(super) fn take_faults(&mut self, now: u64) {
+    pub(super) fn look(&mut self, now: u64) {
         while let Some(broken) = &mut self.broken
             && let Some(event) = broken.outage.due(now)
         {
-            self.take_fault(now, &event);
+            let (node, what) = (event.node as usize, event.what);
+            // From a data directory that is a part of a copy no server starts.
+            let is_part = broken.seen[node].is_part;
+            match what {
+                What::Promote => self.promote(now, node),
+                What::Replace => self.replace(now, node, what),
+                What::Start if is_part => self.replace(now, node, what),
+                _ => self.take_fault(now, node, &event),
+            }
         }
         self.expire(now);
         for index in 0..self.servers.len() {
@@ -184,68 +162,49 @@ impl Postgresql {
         }
     }
 
-    fn take_fault(&mut self, now: u64, event: &Event) {
-        let (node, what) = (event.node as usize, event.what);
+    /// A standby is to become the primary.
+    fn promote(&mut self, now: u64, node: usize) {
         let broken = self.broken.as_mut().expect("there is a timetable");
-        let known = what != What::Lose || !broken.outage.job.vanishes;
-        let starts_at = now + broken.outage.job.start_ns;
-        match what {
-            What::Kill | What::Lose => {
-                broken.outage.step(now, what, node, Some(now));
-                let seen = &mut broken.seen[node];
-                // Also while it stops, starts or replays.
-                seen.crashed |= !matches!(seen.phase, Phase::Away);
-                seen.phase = Phase::Away;
-                if what == What::Lose {
-                    seen.lost_memory = true;
-                    self.servers[node].storage.drop_host_cache();
-                    self.servers[node].write_back.forget();
-                    if node == self.primary {
-                        self.dirty.clear();
-                    }
+        let seen = &mut broken.seen[node];
+        seen.life.step = broken.outage.step(now, What::Promote, node, None);
+        seen.promoted_at = Some(now + broken.outage.job.promote_ns);
+    }
+
+    /// A server is to get a copy of the primary's data.
+    fn replace(&mut self, now: u64, node: usize, what: What) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let life = &mut broken.seen[node].life;
+        life.step = broken.outage.step(now, what, node, None);
+        life.lost_memory |= what == What::Replace;
+        self.begin_copy(now, node);
+    }
+
+    fn take_fault(&mut self, now: u64, node: usize, event: &Event) {
+        let broken = self.broken.as_mut().expect("there is a timetable");
+        let is_primary = node == self.primary;
+        let server = &mut self.servers[node];
+        match broken.outage.take(now, event, &mut broken.seen[node].life) {
+            Turn::Ends { lost, noticed } => {
+                if lost {
+                    server.machine.storage.drop_host_cache();
+                    server.write_back.forget();
                 }
-                if node == self.primary {
+                if lost && is_primary {
+                    self.dirty.clear();
+                }
+                if is_primary {
                     self.buffers.empty();
-                    self.is_gone(now, known);
+                    self.is_gone(now, noticed);
                 }
             }
-            What::Restart => {
-                let step = broken.outage.step(now, what, node, None);
-                let seen = &mut broken.seen[node];
-                (seen.step, seen.phase, seen.lost_memory) = (step, Phase::Stopping, true);
-                if node == self.primary {
-                    self.is_gone(now, true);
-                    self.write_all(now);
-                }
+            Turn::Stops if is_primary => {
+                self.is_gone(now, true);
+                self.write_all(now);
             }
-            What::Replace => {
-                let step = broken.outage.step(now, what, node, None);
-                let seen = &mut broken.seen[node];
-                (seen.step, seen.lost_memory) = (step, true);
-                self.begin_copy(now, node);
-            }
-            What::Promote => {
-                let step = broken.outage.step(now, what, node, None);
-                let at = now + broken.outage.job.promote_ns;
-                let seen = &mut broken.seen[node];
-                (seen.step, seen.promoted_at) = (step, Some(at));
-            }
-            What::Start if broken.seen[node].is_part => {
-                // Its data directory is a part of a copy, from which no server starts.
-                let step = broken.outage.step(now, what, node, None);
-                broken.seen[node].step = step;
-                self.begin_copy(now, node);
-            }
-            What::Start => {
-                let step = broken.outage.step(now, what, node, None);
-                let seen = &mut broken.seen[node];
-                (seen.step, seen.phase) = (step, Phase::Starting(starts_at));
-            }
-            _ => {
-                broken.outage.step(now, what, node, Some(now));
-                self.servers[node]
-                    .storage
-                    .break_data(now, event, &mut self.course.ios);
+            Turn::Stops | Turn::Starts => {}
+            Turn::Breaks => {
+                let storage = &mut server.machine.storage;
+                storage.break_data(now, event, &mut self.course.ios);
             }
         }
     }
@@ -280,7 +239,7 @@ impl Postgresql {
             return;
         }
         (seen.promoted_at, seen.looks_at) = (None, None);
-        broken.outage.end(seen.step, now);
+        broken.outage.story.end(seen.life.step, now);
         let received = self.servers[index].received;
         if let Some(known) = &mut broken.acknowledged {
             broken.lost_updates += known.iter().filter(|&&lsn| lsn > received).count() as u64;
@@ -328,13 +287,48 @@ impl Postgresql {
         }
     }
 
+    /// Lets a server that is away go on with coming back.
+    fn advance(&mut self, now: u64, index: usize) {
+        let Some(broken) = &mut self.broken else {
+            return;
+        };
+        let life = &mut broken.seen[index].life;
+        let server = &mut self.servers[index];
+        match life.phase {
+            Phase::Stopping if server.write_back.is_idle() => {
+                life.phase = Phase::Starting(now + broken.outage.job.start_ns);
+                if index == self.primary {
+                    self.buffers.empty();
+                }
+            }
+            Phase::Starting(until) if until <= now => {
+                if life.lost_memory && !server.machine.storage.drop_page_cache() {
+                    return;
+                }
+                match life.crashed {
+                    true => self.begin_replay(now, index),
+                    false => self.comes_back(now, index),
+                }
+            }
+            Phase::Returning(_) => self.return_on(now, index),
+            _ => {}
+        }
+    }
+
+    /// Goes on with what brings a server back.
+    pub(super) fn return_on(&mut self, now: u64, index: usize) {
+        self.replay_on(now, index);
+        self.copy_on(now, index);
+    }
+
     /// A server has its data as its log says, and serves, or follows.
     pub(super) fn comes_back(&mut self, now: u64, index: usize) {
         let broken = self.broken.as_mut().expect("there is a timetable");
-        broken.returns(now, index);
+        let seen = &mut broken.seen[index];
+        broken.outage.back(now, &mut seen.life);
         if index != self.primary {
             // It connects when it starts.
-            broken.seen[index].looks_at = Some(now);
+            seen.looks_at = Some(now);
             return self.look_for_primary(now, index);
         }
         self.changes.start(now);
@@ -350,13 +344,13 @@ impl Postgresql {
             self.tell_copy(now, index);
         }
         let broken = self.broken.as_ref()?;
-        let left_ns = |node: usize| match &broken.seen[node].phase {
+        let left_ns = |node: usize| match &broken.seen[node].life.phase {
             Phase::Starting(until) => until.saturating_sub(now),
-            Phase::Replaying(replay) => {
+            Phase::Returning(Work::Replaying(replay)) => {
                 let pages = self.servers[node].write_back.waiting();
                 replay.left_ns(now, pages)
             }
-            Phase::Copying(copy) => {
+            Phase::Returning(Work::Copying(copy)) => {
                 let waiting = self.servers[node].write_back.unwritten();
                 let most = self.rules.most_dirty as u64;
                 copy.left_ns(now, waiting, most) + broken.outage.job.start_ns
@@ -365,7 +359,7 @@ impl Postgresql {
         };
         Some(FaultReport {
             lost_updates: broken.acknowledged.as_ref().map(|_| broken.lost_updates),
-            ..broken.outage.report(now, left_ns)
+            ..broken.outage.story.report(now, |step| left_ns(step.node))
         })
     }
 

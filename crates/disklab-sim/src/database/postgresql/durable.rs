@@ -11,7 +11,7 @@ impl Postgresql {
     /// Brings a server's log to its disk, unless it is doing so.
     pub(super) fn sync_log(&mut self, now: u64, index: usize, to: u64) {
         let server = &mut self.servers[index];
-        if !server.log.is_syncing() && to > server.log.synced {
+        if server.log.is_idle() && to > server.log.synced() {
             server.sync_log(now, to, &mut self.course.ios);
         }
     }
@@ -21,9 +21,12 @@ impl Postgresql {
         if !self.follows(index) {
             return;
         }
-        let synced = self.servers[index].log.synced;
+        let synced = self.servers[index].log.synced();
         if index != self.primary {
-            let left = self.servers[index].link.send(now, now, MESSAGE_BYTES);
+            let left = self.servers[index]
+                .machine
+                .link
+                .send(now, now, MESSAGE_BYTES);
             self.servers[index].on_the_way.1.push_back(synced);
             let way = self.clients.paths.delay(index, self.primary);
             self.course
@@ -47,10 +50,11 @@ impl Postgresql {
 
     /// Sends a standby what the primary has on its disk and it has not been sent.
     pub(super) fn send_log(&mut self, now: u64, standby: usize) {
-        let synced = self.servers[self.primary].log.synced;
+        let synced = self.servers[self.primary].log.synced();
         let sent = self.servers[standby].on_the_way.0.back().copied();
         let bytes = synced - sent.unwrap_or(self.servers[standby].received);
         let left = self.servers[self.primary]
+            .machine
             .link
             .send(now, now, bytes + MESSAGE_BYTES);
         self.servers[standby].on_the_way.0.push_back(synced);
@@ -68,7 +72,7 @@ impl Postgresql {
         let cpu_ns = self.rules.parameters.commit_cpu_ns;
         let span = self.clients.work(cpu_ns);
         let server = &mut self.servers[index];
-        server.cores.serve(now, span);
+        server.machine.cores.serve(now, span);
         let position = server.on_the_way.0.pop_front().unwrap_or(0);
         server.received = server.received.max(position);
         let received = server.received;
@@ -88,7 +92,7 @@ impl Postgresql {
 
     /// Answers the commits that are safe: on the primary's disk, and on those of as many standbys as the quorum needs.
     pub(super) fn answer_commits(&mut self, now: u64) {
-        let mut safe = self.servers[self.primary].log.synced;
+        let mut safe = self.servers[self.primary].log.synced();
         if self.rules.standbys > 0 {
             let primary = self.primary;
             let standbys = self.servers.iter().enumerate();
@@ -167,7 +171,7 @@ impl Postgresql {
     /// Writes pages that leave their buffers clean, and asks Linux to bring them to the disk. Standbys do the same.
     pub(super) fn write_pages(&mut self, now: u64, pages: &[u32]) {
         let cpu_ns = pages.len() as u64 * self.rules.parameters.page_read_cpu_ns;
-        self.servers[self.primary].cores.serve(now, cpu_ns);
+        self.servers[self.primary].machine.cores.serve(now, cpu_ns);
         for &page in pages {
             self.write_to_page_cache(page);
             let file = self.changes.file_of(&self.plan, page);

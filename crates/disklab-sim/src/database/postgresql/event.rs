@@ -1,13 +1,10 @@
 //! What happens in a simulated PostgreSQL.
 
-use crate::database::sessions::SqlEvent;
 use crate::event::{Subject, events};
 
 events! {
     /// What happens.
-    pub enum Event in 32 bits {
-        /// What happens in every SQL database.
-        Sql(event: SqlEvent),
+    pub enum Event of sessions {
         /// A backend has done the CPU work of a statement's pages, and of its commit.
         Ready(session: u32),
         /// Log reaches a standby.
@@ -71,12 +68,5 @@ impl Subject for CopyStep {
                 _ => CopyPlace::Taken,
             },
         }
-    }
-}
-
-impl From<SqlEvent> for Event {
-    #[inline]
-    fn from(event: SqlEvent) -> Event {
-        Event::Sql(event)
     }
 }

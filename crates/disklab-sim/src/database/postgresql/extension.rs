@@ -80,7 +80,10 @@ impl Postgresql {
     /// Sees to it that the row that a session changes has a page to go to; false: the session waits, and is resumed.
     pub(super) fn has_room(&mut self, now: u64, number: u32) -> bool {
         let session = &self.sessions[number as usize];
-        let (row, access) = (session.number, self.plan.accesses[session.access as usize]);
+        let (row, access) = (
+            session.at.number,
+            self.plan.accesses[session.at.access as usize],
+        );
         if session.extending == Extending::No {
             if !self.changes.wants_page(&self.plan, &access, row, number) {
                 return true;
@@ -108,7 +111,10 @@ impl Postgresql {
     /// Looks for a page with room for the row that a session changes; it becomes the session's.
     fn finds_page(&mut self, number: u32) -> bool {
         let session = &self.sessions[number as usize];
-        let (row, access) = (session.number, self.plan.accesses[session.access as usize]);
+        let (row, access) = (
+            session.at.number,
+            self.plan.accesses[session.at.access as usize],
+        );
         let bytes = self.plan.relations[access.relation as usize].bytes_of(row);
         let extension = &mut self.extensions[access.relation as usize];
         let waits = session.extending == Extending::Waits;
@@ -185,7 +191,7 @@ impl Postgresql {
     /// Spends the CPU of a page that is added; false: the session is resumed when that is done.
     fn works_on_page(&mut self, now: u64, number: u32) -> bool {
         let span = self.clients.work(self.rules.parameters.page_read_cpu_ns);
-        let done = self.servers[self.primary].cores.serve(now, span);
+        let done = self.servers[self.primary].machine.cores.serve(now, span);
         if done > now {
             self.queue_resume(done, number);
         }

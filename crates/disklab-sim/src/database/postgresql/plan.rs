@@ -152,9 +152,7 @@ impl Plan {
                 .iter_mut()
                 .for_each(|relation| relation.order = None);
         }
-        let volumes = &job.cluster.host.volumes;
-        let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
-        let room = volume.map_or(0, |volume| volume.size_bytes / PAGE_BYTES);
+        let room = job.cluster.data_volume_bytes() / PAGE_BYTES;
         let growth = (pages / GROWTH_SHARE).max(LEAST_GROWTH);
         let mut plan = Plan {
             relations,

@@ -15,16 +15,16 @@ use std::collections::HashSet;
 use disklab_disk::Op;
 
 use super::basebackup::copy_of;
-use super::broken::Phase;
+use super::broken::Work;
 use super::changes::{History, Record};
 use super::event::Event;
 use super::plan::PAGE_BYTES;
 use super::server::{CACHE_PAGES, RECOVERY_SYNC};
 use super::{FLUSH_AFTER, Postgresql};
-use crate::bound::{Before, bound_of};
-use crate::faults::RebuildReport;
-use crate::report::Uses;
-use crate::storage::{PendingIo, Purpose};
+use crate::bound::Before;
+use crate::database::recovery::{Rebuild, left_ns};
+use crate::database::servers::Phase;
+use crate::storage::Purpose;
 
 /// How far ahead of its turn a record's page is asked for. **Source:** `wal_decode_buffer_size`, 512 kB.
 const AHEAD_BYTES: u64 = 512 << 10;
@@ -127,61 +127,34 @@ impl Replay {
                 self.bytes - self.done_bytes(),
             ),
         };
-        let spent = u128::from(now.saturating_sub(since));
-        (spent * u128::from(left) / u128::from(done.max(1))) as u64
+        left_ns(now, since, done, left)
     }
 }
 
 impl Postgresql {
-    /// Lets a server that is away go on with coming back.
-    pub(super) fn advance(&mut self, now: u64, index: usize) {
-        let Some(broken) = &mut self.broken else {
-            return;
+    /// A server's process has started, and looks at its log.
+    pub(super) fn begin_replay(&mut self, now: u64, index: usize) {
+        let before = Before::of(now, &self.servers[index].machine);
+        let end = if index == self.primary {
+            self.changes.log
+        } else {
+            self.servers[index].received
         };
-        let job = &broken.outage.job;
+        let mut history = self.history();
+        let broken = self.broken.as_mut().expect("there is a timetable");
         let seen = &mut broken.seen[index];
-        match seen.phase {
-            Phase::Stopping if self.servers[index].write_back.is_idle() => {
-                seen.phase = Phase::Starting(now + job.start_ns);
-                if index == self.primary {
-                    self.buffers.empty();
-                }
-            }
-            Phase::Starting(until) if until <= now => {
-                let server = &mut self.servers[index];
-                if seen.lost_memory && !server.storage.drop_page_cache() {
-                    return;
-                }
-                if !seen.crashed {
-                    seen.lost_memory = false;
-                    return self.comes_back(now, index);
-                }
-                let before = Before::of(now, &server.cores, &server.link, &server.storage);
-                let end = if index == self.primary {
-                    self.changes.log
-                } else {
-                    server.received
-                };
-                let copied = seen.copied.take();
-                let mut history = self.history();
-                if let Some(copied) = copied {
-                    history = copied.history(&history);
-                } else if index != self.primary {
-                    // Its buffers are not simulated.
-                    history.records.fill(Record::Commit);
-                }
-                let replay = Replay::new(now, history, end, before);
-                let broken = self.broken.as_mut().expect("there is a timetable");
-                broken.seen[index].phase = Phase::Replaying(Box::new(replay));
-                if index == self.primary {
-                    self.write_dirty(now, u64::MAX);
-                }
-                self.replay_on(now, index);
-            }
-            Phase::Replaying(_) => self.replay_on(now, index),
-            Phase::Copying(_) => self.copy_on(now, index),
-            _ => {}
+        if let Some(copied) = seen.copied.take() {
+            history = copied.history(&history);
+        } else if index != self.primary {
+            // Its buffers are not simulated.
+            history.records.fill(Record::Commit);
         }
+        let replay = Replay::new(now, history, end, before);
+        seen.life.phase = Phase::Returning(Work::Replaying(Box::new(replay)));
+        if index == self.primary {
+            self.write_dirty(now, u64::MAX);
+        }
+        self.replay_on(now, index);
     }
 
     /// A part of the replay's CPU work is done.
@@ -193,19 +166,19 @@ impl Postgresql {
     }
 
     fn replay_of(&mut self, index: usize) -> Option<&mut Replay> {
-        match &mut self.broken.as_mut()?.seen[index].phase {
-            Phase::Replaying(replay) => Some(replay),
-            _ => None,
+        match self.broken.as_mut()?.seen[index].life.work()? {
+            Work::Replaying(replay) => Some(replay),
+            Work::Copying(_) => None,
         }
     }
 
     /// Takes the replay out of a server, so that it and the server can be used beside each other.
     fn take_replay(&mut self, index: usize) -> Option<Box<Replay>> {
-        let phase = &mut self.broken.as_mut()?.seen[index].phase;
-        match std::mem::replace(phase, Phase::Away) {
-            Phase::Replaying(replay) => Some(replay),
-            other => {
-                *phase = other;
+        let life = &mut self.broken.as_mut()?.seen[index].life;
+        match life.take_work()? {
+            Work::Replaying(replay) => Some(replay),
+            copying => {
+                life.phase = Phase::Returning(copying);
                 None
             }
         }
@@ -246,7 +219,7 @@ impl Postgresql {
             self.sync_recovery(now, index);
         }
         if let Some(broken) = &mut self.broken {
-            broken.seen[index].phase = Phase::Replaying(replay);
+            broken.seen[index].life.phase = Phase::Returning(Work::Replaying(replay));
         }
     }
 
@@ -269,16 +242,13 @@ impl Postgresql {
             return self.replay_on(now, index);
         }
         self.tell_replay(now, index);
-        if let Some(broken) = &mut self.broken {
-            broken.seen[index].lost_memory = false;
-        }
         self.comes_back(now, index);
     }
 
     /// Reads the log in order, unless it is in memory.
     fn read_log(&mut self, now: u64, index: usize, replay: &mut Replay) {
-        let seen = self.broken.as_ref().map(|broken| &broken.seen[index]);
-        if !seen.is_some_and(|seen| seen.lost_memory) {
+        let broken = self.broken.as_ref();
+        if !broken.is_some_and(|broken| broken.seen[index].life.lost_memory) {
             (replay.asked, replay.there) = (replay.bytes, replay.bytes);
             return;
         }
@@ -286,9 +256,10 @@ impl Postgresql {
         while replay.reading < LOG_READS && replay.asked < replay.bytes {
             let bytes = most.min(replay.bytes - replay.asked);
             let purpose = Purpose::Piece(LOG);
-            let io = self.course.ios.add(PendingIo::new(index as u16, purpose));
-            let at = replay.redo + replay.asked;
-            self.servers[index].read_log(now, at, bytes, io);
+            let part = (replay.redo + replay.asked, bytes);
+            let server = &mut self.servers[index];
+            let (storage, ios) = (&mut server.machine.storage, &mut self.course.ios);
+            server.log.read(now, part, purpose, storage, ios);
             replay.asked += bytes;
             replay.reading += 1;
         }
@@ -316,15 +287,13 @@ impl Postgresql {
 
     /// Reads a page, unless it is in memory; whether it comes.
     fn ask_for(&mut self, now: u64, index: usize, page: u32, replay: &mut Replay) -> bool {
-        let storage = &mut self.servers[index].storage;
+        let storage = &mut self.servers[index].machine.storage;
         let first = u64::from(page) * CACHE_PAGES;
         if self.buffers.holds(page) || storage.absent_runs(first, CACHE_PAGES).is_empty() {
             return false;
         }
-        let purpose = Purpose::Piece(page);
-        let io = self.course.ios.add(PendingIo::new(index as u16, purpose));
-        let (volume, at) = (storage.data_volume(), u64::from(page) * PAGE_BYTES);
-        storage.submit(now, volume, Op::Read, at, PAGE_BYTES as u32, io);
+        let read = (Op::Read, u64::from(page) * PAGE_BYTES, PAGE_BYTES);
+        storage.send(now, &mut self.course.ios, Purpose::Piece(page), read);
         replay.coming.insert(page)
     }
 
@@ -364,7 +333,7 @@ impl Postgresql {
             + pages * self.rules.parameters.page_read_cpu_ns;
         replay.works = true;
         replay.cpu_ns += cpu_ns;
-        let at = self.servers[index].cores.serve(now, cpu_ns);
+        let at = self.servers[index].machine.cores.serve(now, cpu_ns);
         self.course.queue.push(at, Event::Replayed(index as u32));
     }
 
@@ -386,7 +355,7 @@ impl Postgresql {
         }
         if piece != LOG {
             let first = u64::from(piece) * CACHE_PAGES;
-            let storage = &mut self.servers[index].storage;
+            let storage = &mut self.servers[index].machine.storage;
             storage.written(first, first + CACHE_PAGES);
         }
         let most = self.rules.read_ahead_bytes.max(LEAST_READ_BYTES);
@@ -411,7 +380,7 @@ impl Postgresql {
                 self.write_to_page_cache(page);
             }
             let cpu_ns = some.len() as u64 * self.rules.parameters.page_read_cpu_ns;
-            self.servers[self.primary].cores.serve(now, cpu_ns);
+            self.servers[self.primary].machine.cores.serve(now, cpu_ns);
             self.dirty.extend(some.iter().map(|&page| (now, page)));
         }
         self.write_dirty(now, u64::MAX);
@@ -422,33 +391,21 @@ impl Postgresql {
         let Some(replay) = self.take_replay(index) else {
             return;
         };
-        let elapsed_ns = now.saturating_sub(replay.begun);
-        let server = &self.servers[index];
         let Some(broken) = &mut self.broken else {
             return;
         };
-        if replay.bytes > 0 && elapsed_ns > 0 {
-            let mut uses = Uses::new([&broken.outage.profile]);
-            let parts = (&server.cores, &server.link, &server.storage);
-            let place = format!("node {index}");
-            replay
-                .before
-                .add_uses(&mut uses, place, (now, elapsed_ns), parts);
-            let busy = replay.cpu_ns as f64 / elapsed_ns as f64;
-            uses.add("replay process", String::new(), busy, 0);
-            let done = replay.done_bytes();
-            let rate = done as f64 * 1e9 / elapsed_ns as f64;
-            broken.outage.rebuilds.push(RebuildReport {
-                node: index as u32,
-                kind: "replay",
-                bytes: replay.bytes,
-                done_bytes: done,
-                bytes_per_s: rate,
-                seconds: replay.bytes as f64 / rate.max(1.0),
-                sources: 0,
-                bound: bound_of(uses),
-            });
-        }
-        broken.seen[index].phase = Phase::Replaying(replay);
+        let machine = &self.servers[index].machine;
+        let rebuild = Rebuild {
+            node: index,
+            kind: "replay",
+            begun: replay.begun,
+            bytes: replay.bytes,
+            done_bytes: replay.done_bytes(),
+            sources: 0,
+            machines: &[(index, &replay.before, machine)],
+            processes: &[("replay process", replay.cpu_ns)],
+        };
+        broken.outage.tell(now, &rebuild);
+        broken.seen[index].life.phase = Phase::Returning(Work::Replaying(replay));
     }
 }

@@ -1,13 +1,14 @@
 //! How a backend gets at its rows: which ones, the pages that they need, and what it changes.
 
-use super::{MOST_RECENT, Postgresql};
+use super::Postgresql;
+use crate::database::draws::{Among, MOST_RECENT};
 use crate::database::postgresql::event::Event;
 use crate::database::postgresql::plan::Access;
 use crate::database::postgresql::server::CACHE_PAGES;
+use crate::database::sessions::Sessions;
 use crate::filelayout::Pages;
 use crate::job::{AccessKind, RowDraw};
 use crate::storage::{NOBODY, Purpose, Touched};
-use crate::tail::Stretch;
 
 impl Postgresql {
     /// Draws the next row of the statement, and says which pages it needs.
@@ -16,14 +17,14 @@ impl Postgresql {
         session.wanted = 0;
         session.there = 0;
         let step = self.clients.step(number);
-        if session.access >= step.accesses.end {
+        if session.at.access >= step.accesses.end {
             return;
         }
-        let access = self.plan.accesses[session.access as usize];
+        let access = self.plan.accesses[session.at.access as usize];
         let row = self.draw(number, &access);
         let layout = &self.plan.relations[access.relation as usize];
         let session = &mut self.sessions[number as usize];
-        session.number = row;
+        session.at.number = row;
         let inserts = access.kind == AccessKind::Insert;
         if inserts && access.draw != RowDraw::Keys && layout.per_page() > 0 {
             // Behind the last row, and into the last leaf: both have just been written.
@@ -41,62 +42,20 @@ impl Postgresql {
     /// Which row an access takes.
     pub(super) fn draw(&mut self, number: u32, access: &Access) -> u64 {
         let rows = self.plan.relations[access.relation as usize].rows;
-        let session = &mut self.sessions[number as usize];
-        let place = session
-            .recent
-            .iter()
-            .position(|one| one.0 == access.relation);
-        let row = match access.draw {
-            RowDraw::Recent => match place.and_then(|at| session.recent.remove(at)) {
-                Some((_, row)) => row,
-                // A row of the terminal's own: of its warehouse, its district.
-                None => (u64::from(number) * rows / self.clients.count() as u64) % rows,
-            },
-            RowDraw::Uniform => self.rows.below(rows),
-            RowDraw::Preferred { how } => how.rows().draw(rows, &mut self.rows),
-            RowDraw::Run | RowDraw::PreferredRun { .. } => {
-                if session.row == 0 {
-                    session.base = match access.draw {
-                        RowDraw::PreferredRun { how } => how.rows().draw(rows, &mut self.rows),
-                        _ => self.rows.below(rows),
-                    };
-                }
-                (session.base + u64::from(session.row)) % rows
-            }
-            RowDraw::Nurand { a, group } => {
-                let group = u64::from(group.max(1));
-                if session.row == 0 {
-                    session.base = self.rows.below((rows / group).max(1)) * group;
-                }
-                // TPC-C 2.1.6, as for YugabyteDB.
-                let drawn = self.rows.below(u64::from(a) + 1) | self.rows.below(group);
-                (session.base + drawn % group) % rows
-            }
-            RowDraw::Keys => self.row_by_key(access.kind != AccessKind::Insert, rows),
-            RowDraw::KeyRun { most } => {
-                if session.row == 0 {
-                    session.run = self.rows.below(u64::from(most.max(1))) as u32 + 1;
-                    let first = self.row_by_key(true, rows);
-                    self.sessions[number as usize].base = first;
-                }
-                let session = &self.sessions[number as usize];
-                (session.base + u64::from(session.row)) % rows
-            }
+        let among = Among {
+            table: access.relation,
+            rows,
+            end: rows,
+            least_run: 0,
+            asks: access.kind != AccessKind::Insert,
+            session: (number, self.clients.count()),
         };
-        let session = &mut self.sessions[number as usize];
-        if access.draw != RowDraw::Recent && session.recent.len() < MOST_RECENT {
-            session.recent.push_back((access.relation, row));
+        let at = &mut self.sessions[number as usize].at;
+        let row = self.draws.draw(at, access.draw, &among);
+        if access.draw != RowDraw::Recent && at.recent.len() < MOST_RECENT {
+            at.recent.push_back((access.relation, row));
         }
         row
-    }
-
-    /// The row of the next key that is asked for, or that is added.
-    fn row_by_key(&mut self, asks: bool, rows: u64) -> u64 {
-        let key = self.keys.draw(asks);
-        match &self.shared {
-            Some((scale, places)) => places.place(key / scale % rows),
-            None => key % rows,
-        }
     }
 
     /// Goes through rows and pages until one has to be waited for, or the statement is done.
@@ -128,7 +87,7 @@ impl Postgresql {
             }
             let end = self.clients.step(number).accesses.end;
             let session = &self.sessions[number as usize];
-            if session.access >= end {
+            if session.at.access >= end {
                 break;
             }
             if !self.has_room(now, number) {
@@ -136,15 +95,8 @@ impl Postgresql {
             }
             self.change_row(now, number);
             let session = &mut self.sessions[number as usize];
-            session.row += 1;
-            let access = &self.plan.accesses[session.access as usize];
-            let rows = match access.draw {
-                RowDraw::KeyRun { .. } => session.run,
-                _ => access.rows,
-            };
-            if session.row == rows {
-                (session.access, session.row) = (session.access + 1, 0);
-            }
+            let access = &self.plan.accesses[session.at.access as usize];
+            session.at.go_on(access.draw, access.rows);
             self.next_row(number);
         }
         self.finish(now, number);
@@ -165,7 +117,7 @@ impl Postgresql {
             first,
             last: first + CACHE_PAGES - 1,
         };
-        let storage = &mut self.servers[self.primary].storage;
+        let storage = &mut self.servers[self.primary].machine.storage;
         let open = self.plan.bounds(file, page);
         let opened = self.reads.file((number, open.0), storage, || {
             (open.1 * CACHE_PAGES, open.2 * CACHE_PAGES)
@@ -175,7 +127,7 @@ impl Postgresql {
             if at > pages.last {
                 break;
             }
-            let storage = &mut self.servers[self.primary].storage;
+            let storage = &mut self.servers[self.primary].machine.storage;
             if let Touched::Awaits(io) = storage.touch(now, opened, at, pages, &mut self.course.ios)
             {
                 let session = &mut self.sessions[number as usize];
@@ -188,11 +140,12 @@ impl Postgresql {
             let session = &mut self.sessions[number as usize];
             if session.part > 0 {
                 // It is one page of the server's, found or not.
-                self.servers[self.primary].storage.uncount_hit();
+                self.servers[self.primary].machine.storage.uncount_hit();
             }
             session.part += 1;
         }
         self.servers[self.primary]
+            .machine
             .storage
             .read_ended(opened, pages.last, true);
         let session = &mut self.sessions[number as usize];
@@ -229,10 +182,7 @@ impl Postgresql {
             let session = &mut self.sessions[this as usize];
             next = std::mem::replace(&mut session.next, NOBODY);
             let since = session.since;
-            self.course.recorder.waited_for_disk(now - since);
-            self.clients
-                .spend(passed.clamp(since, now), this, Stretch::Limits);
-            self.clients.spend(now, this, Stretch::Disk);
+            self.waited(now, this, since, passed);
             self.queue_resume(now, this);
         }
     }
@@ -254,6 +204,7 @@ impl Postgresql {
     pub(super) fn write_to_page_cache(&mut self, page: u32) {
         let first = u64::from(page) * CACHE_PAGES;
         self.servers[self.primary]
+            .machine
             .storage
             .written(first, first + CACHE_PAGES);
     }
@@ -261,13 +212,13 @@ impl Postgresql {
     /// Changes the row that the session has reached, as its access says.
     pub(super) fn change_row(&mut self, now: u64, number: u32) {
         let session = &self.sessions[number as usize];
-        let access = self.plan.accesses[session.access as usize];
+        let access = self.plan.accesses[session.at.access as usize];
         if access.kind == AccessKind::Read {
             return;
         }
         let changed = self
             .changes
-            .row(&self.plan, &access, session.number, number);
+            .row(&self.plan, &access, session.at.number, number);
         let session = &mut self.sessions[number as usize];
         session.wrote = true;
         session.lsn = self.changes.log;

@@ -1,13 +1,10 @@
 //! What happens in a simulated SQL cluster.
 
-use crate::database::sessions::SqlEvent;
 use crate::event::events;
 
 events! {
     /// What happens.
-    pub enum Event in 32 bits {
-        /// What happens in every SQL database.
-        Sql(event: SqlEvent),
+    pub enum Event of sessions {
         /// A request reaches its tablet.
         Enter(request: u32),
         /// The CPU work of a request is done.
@@ -24,12 +21,5 @@ events! {
         Tick(node: u32),
         /// A node may flush and compact.
         Pump(node: u32),
-    }
-}
-
-impl From<SqlEvent> for Event {
-    #[inline]
-    fn from(event: SqlEvent) -> Event {
-        Event::Sql(event)
     }
 }

@@ -2,8 +2,9 @@
 
 use disklab_disk::Op;
 
+use crate::filelayout::PAGE_BYTES;
 use crate::job::SqlDatabase;
-use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
+use crate::storage::{PendingIos, Purpose, Storage};
 
 /// Bytes of one write. **Source:** table files are written through the page cache, and Linux writes
 /// dirty pages back in runs of at least that.
@@ -84,7 +85,7 @@ impl Lsm {
         let volume = storage.data_volume();
         let size = storage.host().volume(volume).map_or(0, |v| v.size_bytes);
         let end = size / WRITE_BYTES * WRITE_BYTES;
-        let tables = storage.layout().all_pages() * crate::filelayout::PAGE_BYTES;
+        let tables = storage.layout().all_pages() * PAGE_BYTES;
         let start = tables.next_multiple_of(WRITE_BYTES);
         Lsm {
             // A volume that the tables fill: new files replace old ones.
@@ -140,13 +141,7 @@ impl Lsm {
     }
 
     /// Sends what the streams may send now; returns when to ask again because of the limit.
-    pub fn pump(
-        &mut self,
-        now: u64,
-        storage: &mut Storage,
-        node: u16,
-        ios: &mut PendingIos,
-    ) -> Option<u64> {
+    pub fn pump(&mut self, now: u64, storage: &mut Storage, ios: &mut PendingIos) -> Option<u64> {
         for kind in KINDS {
             let (op, most) = match kind {
                 StreamKind::CompactionRead => (Op::Read, READ_BYTES),
@@ -170,9 +165,8 @@ impl Lsm {
                     self.free_at = self.free_at.max(now) + span as u64;
                 }
                 let purpose = Purpose::Stream(kind as u8);
-                let io = ios.add(PendingIo::new(node, purpose));
-                let len = bytes.next_multiple_of(crate::filelayout::PAGE_BYTES) as u32;
-                storage.submit(now, storage.data_volume(), op, at, len, io);
+                let len = bytes.next_multiple_of(PAGE_BYTES);
+                storage.send(now, ios, purpose, (op, at, len));
             }
         }
         None

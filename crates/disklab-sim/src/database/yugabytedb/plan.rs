@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use disklab_units::random::Stream;
 
+use crate::database::draws::nurand;
 use crate::database::transactions::Script;
 use crate::filelayout::{PAGE_BYTES, Pages};
 use crate::job::{AccessKind, RowDraw, SqlJob, SqlParameters, Statement, Table};
@@ -198,10 +199,7 @@ impl Plan {
             RowDraw::Run | RowDraw::PreferredRun { .. } => (base + u64::from(number)) % entry.rows,
             RowDraw::Nurand { a, group } => {
                 let group = u64::from(group.max(1)).min(entry.rows - base);
-                // TPC-C 2.1.6: ((random(0, A) | random(x, y)) + C) modulo the range; C shifts, and
-                // is the same for all.
-                let drawn = stream.below(u64::from(a) + 1) | stream.below(group);
-                base + drawn % group
+                base + nurand(stream, a, group)
             }
         };
         let row_bytes = self.tables[access.table as usize].row_bytes;

@@ -8,10 +8,8 @@ use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::{CacheState, Mechanism, SqlJob};
 use crate::machine::Machine;
 use crate::model::Setting;
-use crate::network::Link;
 use crate::pagecache::{PageCache, Rule};
-use crate::station::Servers;
-use crate::storage::{NOBODY, PendingIo, PendingIos, Purpose, ReadingRules, Storage};
+use crate::storage::{NOBODY, PendingIos, Purpose, ReadingRules};
 
 /// A log that has grown by so much is synced at once. **Source:** `bytes_durable_wal_write_mb` 1.
 const SYNC_BYTES: u64 = 1 << 20;
@@ -35,12 +33,8 @@ impl Log {
 
 /// A node.
 pub struct Server {
-    /// vCPUs.
-    pub cores: Servers,
-    /// What it sends.
-    pub link: Link,
-    /// Disks and page cache.
-    pub storage: Storage,
+    /// vCPUs, network, disks and page cache.
+    pub machine: Machine,
     /// Plain blocks in memory, by number.
     pub blocks: PageCache,
     /// Flush and compaction.
@@ -66,13 +60,8 @@ impl Server {
         // RocksDB announces random reads (`advise_random_on_open`): Linux reads what is asked for, and nothing ahead.
         let rules = ReadingRules::through_page_cache(cluster, setting, 0);
         let layout = FileLayout::of_pages(plan.pages(number));
-        let machine = Machine::new(cluster, setting, number as u16, layout, rules)?;
-        let Machine {
-            cores,
-            link,
-            mut storage,
-            ..
-        } = machine;
+        let mut machine = Machine::new(cluster, setting, number as u16, layout, rules)?;
+        let storage = &mut machine.storage;
         let block_count = job.database.block_cache_bytes / u64::from(job.database.block_bytes);
         let mut blocks = PageCache::new(plan.blocks(number), block_count, Rule::OneList);
         if !job.before.empty {
@@ -88,11 +77,9 @@ impl Server {
         let logs = plan.tablets.len() as u64;
         let rewrites = job.parameters.rewrites_permille;
         let flush_bytes = flush_bytes(job.database.memstore_bytes, logs, setting.scale);
-        let lsm = Lsm::new(&job.database, rewrites, flush_bytes, &storage, idle);
+        let lsm = Lsm::new(&job.database, rewrites, flush_bytes, storage, idle);
         Ok(Server {
-            cores,
-            link,
-            storage,
+            machine,
             blocks,
             lsm,
             block_counts: (0, 0),
@@ -137,25 +124,25 @@ impl Server {
     /// Writes to a tablet's log, in memory until the next sync. Sends a sync at once when there is
     /// too much of it.
     #[inline]
-    pub fn append(&mut self, now: u64, node: u16, tablet: u32, bytes: u64, ios: &mut PendingIos) {
+    pub fn append(&mut self, now: u64, tablet: u32, bytes: u64, ios: &mut PendingIos) {
         let log = &mut self.logs[tablet as usize];
         log.unsynced += bytes;
         if log.unsynced >= SYNC_BYTES {
-            self.sync(now, node, tablet as usize, ios);
+            self.sync(now, tablet as usize, ios);
         }
     }
 
     /// Syncs the next tablet's log, if it has grown.
-    pub fn sync_next(&mut self, now: u64, node: u16, ios: &mut PendingIos) {
+    pub fn sync_next(&mut self, now: u64, ios: &mut PendingIos) {
         let tablet = self.next_log;
         self.next_log = (tablet + 1) % self.logs.len();
         let log = &self.logs[tablet];
         if log.unsynced > 0 && !log.syncing {
-            self.sync(now, node, tablet, ios);
+            self.sync(now, tablet, ios);
         }
     }
 
-    fn sync(&mut self, now: u64, node: u16, tablet: usize, ios: &mut PendingIos) {
+    fn sync(&mut self, now: u64, tablet: usize, ios: &mut PendingIos) {
         let log = &mut self.logs[tablet];
         let len = log.unsynced.next_multiple_of(PAGE_BYTES);
         (log.unsynced, log.syncing) = (0, true);
@@ -163,10 +150,8 @@ impl Server {
         let at = start + self.log_cursor;
         self.log_cursor = (self.log_cursor + SYNC_BYTES) % (space - space % SYNC_BYTES).max(1);
         let purpose = Purpose::Log(tablet as u32);
-        let io = ios.add(PendingIo::new(node, purpose));
-        let volume = self.storage.data_volume();
-        self.storage
-            .submit(now, volume, Op::Write, at, len as u32, io);
+        let storage = &mut self.machine.storage;
+        storage.send(now, ios, purpose, (Op::Write, at, len));
     }
 
     /// A log's sync has ended; returns the first of the requests that waited for it.

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::whole;
+use super::job::whole;
 
 /// What is fitted: times that no page states. All in nanoseconds unless the name says otherwise.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// Time of every operation that no queue explains: thread hand-overs, system calls, wake-ups.

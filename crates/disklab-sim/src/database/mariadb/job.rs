@@ -2,33 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Client, Cluster, Network, PostgresqlWorkload, Relation, SqlFaults};
+use crate::job::{ServerJob, one, yes};
 
-/// A server, its clients and their transactions.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MariadbJob {
-    /// The server, and how many hold its rows. `commitlog_volume` holds the redo log.
-    pub cluster: Cluster,
-    /// Who sends the load.
-    pub client: Client,
-    /// What lies between them.
-    pub network: Network,
-    /// The server's settings.
-    pub database: MariadbSettings,
-    /// Tables, whose rows lie in the leaves of their primary key, and secondary indexes, whose `row_bytes` are zero.
-    pub tables: Vec<Relation>,
-    /// The load, as PostgreSQL has it.
-    pub workload: PostgresqlWorkload,
-    /// State of the caches at the start.
-    #[serde(default)]
-    pub before: Before,
-    /// What no page states.
-    pub parameters: MariadbParameters,
-    /// What breaks meanwhile, of one server alone; absent: nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub faults: Option<SqlFaults>,
-}
+/// A server of MariaDB or MySQL, and how many hold its rows. Rows of tables lie in the leaves of their primary key; `row_bytes`
+/// of secondary indexes are zero.
+pub type MariadbJob = ServerJob<MariadbSettings, MariadbParameters>;
 
 /// The settings that matter here, by their names in my.cnf.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,7 +31,7 @@ pub struct MariadbSettings {
     #[serde(default)]
     pub replication: Replication,
     /// `wsrep_slave_threads`: how many threads of a node of Galera apply changes of others.
-    #[serde(default = "one_thread")]
+    #[serde(default = "one")]
     pub applier_threads: u32,
     /// Name of the volume with the binary log; absent: that of the redo log.
     #[serde(default)]
@@ -75,7 +53,7 @@ pub struct MariadbSettings {
     #[serde(default)]
     pub dirty_pages_pct_lwm: u32,
     /// Whether a row that finds its leaf full takes the tree's lock alone: MariaDB's way, not MySQL's.
-    #[serde(default = "super::yes")]
+    #[serde(default = "yes")]
     pub splits_exclude_searches: bool,
     /// `innodb_io_capacity`.
     pub io_capacity: u32,
@@ -94,10 +72,6 @@ fn batch_pages() -> u32 {
     128
 }
 
-fn one_thread() -> u32 {
-    1
-}
-
 /// What a commit waits for at other servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +86,7 @@ pub enum Replication {
 }
 
 /// Times, in nanoseconds, and bytes that no page states.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MariadbParameters {
     /// Time of a statement that no queue explains.

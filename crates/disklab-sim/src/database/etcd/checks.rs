@@ -4,9 +4,8 @@ use disklab_disk::Rules;
 
 use super::EtcdJob;
 use super::backend::Backend;
-use crate::check::{check_stop, check_under_way, check_volume};
+use crate::check::{check_plain_servers, check_unbroken, positive};
 use crate::job::Fidelity;
-use crate::simulate::{share_of_load, shrink_host, shrink_load};
 
 /// Most members. **Source:** etcd's FAQ: no cluster should have more than seven.
 const MOST_MEMBERS: u32 = 7;
@@ -21,36 +20,16 @@ pub fn check(rules: &mut Rules, job: &EtcdJob) {
         &format!("a simulated etcd has an odd number of members, at most {MOST_MEMBERS}"),
         "use 1, 3 or 5",
     );
-    let positive = [
-        ("cluster.cores", u64::from(cluster.cores)),
-        ("client.cores", u64::from(job.client.cores)),
-        ("client.nodes", u64::from(job.client.nodes)),
+    let all = [
         ("database.heartbeat_ns", settings.heartbeat_ns),
         ("database.election_ns", settings.election_ns),
         ("database.batch_interval_ns", settings.batch_interval_ns),
         ("database.batch_puts", settings.batch_puts),
         ("database.snapshot_entries", settings.snapshot_entries),
-        (
-            "workload.transactions",
-            job.workload.transactions.len() as u64,
-        ),
     ];
-    for (place, value) in positive {
-        let rule = "it is at least one";
-        rules.must(value > 0, place, value, rule, "give a positive number");
-    }
-    check_under_way(rules, &job.workload.load);
-    check_stop(rules, job.workload.stop, job.workload.warm_up_ns);
-    let logs = cluster.commitlog_volume.as_ref();
-    let volumes = [
-        ("cluster.data_volume", Some(&cluster.data_volume)),
-        ("cluster.commitlog_volume", logs),
-    ];
-    for (place, name) in volumes {
-        if let Some(name) = name {
-            check_volume(rules, place, name, &cluster.host);
-        }
-    }
+    positive(rules, &all);
+    check_plain_servers(rules, job);
+    check_unbroken(rules, job.faults.as_ref());
     check_keys(rules, job);
 }
 
@@ -60,9 +39,7 @@ fn check_keys(rules: &mut Rules, job: &EtcdJob) {
         let (rule, way_out) = ("etcd has one set of keys", "give one table");
         return rules.must(false, "tables", job.tables.len(), rule, way_out);
     };
-    let volumes = &job.cluster.host.volumes;
-    let volume = volumes.iter().find(|v| v.name == job.cluster.data_volume);
-    let size = volume.map_or(0, |volume| volume.size_bytes);
+    let size = job.cluster.data_volume_bytes();
     let bytes = Backend::leaf_bytes(u64::from(table.row_bytes), table.rows);
     rules.must(
         table.rows > 0 && table.sizes.is_none() && bytes < size,
@@ -85,11 +62,5 @@ fn check_keys(rules: &mut Rules, job: &EtcdJob) {
 
 /// A shorter run of the same members, and by how much it is shorter: nothing of etcd hangs on how many keys it has.
 pub fn scaled(job: &EtcdJob, fidelity: Fidelity) -> (EtcdJob, u64) {
-    let mut job = job.clone();
-    let share = share_of_load(&job.workload, fidelity);
-    if share > 1 {
-        shrink_load(&mut job.workload, share);
-        shrink_host(&mut job.cluster.host, share);
-    }
-    (job, share)
+    job.shrunk(fidelity, |_, _| ())
 }

@@ -1,4 +1,4 @@
-//! A distributed SQL database under transactions.
+//! Databases of servers under transactions.
 //!
 //! A transaction is a list of statements, a statement a list of accesses to rows of tables. What
 //! sysbench or TPC-C send is data in that form, so that the simulator knows neither.
@@ -6,100 +6,106 @@
 use disklab_units::popularity::Preferred;
 use serde::{Deserialize, Serialize};
 
-use super::{Before, Client, Cluster, Network};
+use super::{Before, Client, Cluster, KeyStream, Keys, Load, Network, SqlFaults, Stop, one, yes};
 
-/// A cluster, its clients and their transactions.
+/// Servers, their clients and their transactions; of each database with its settings `S` and what no page states of it, `P`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SqlJob {
-    /// The database's nodes. `tokens_per_node` and `ownership_ppm` mean nothing here: the leaders of
-    /// tablets are spread evenly.
+pub struct ServerJob<S, P, T = Relation, W = PostgresqlWorkload> {
+    /// The servers. `commitlog_volume` holds the log that commits wait for.
     pub cluster: Cluster,
     /// Who sends the load.
     pub client: Client,
     /// What lies between them.
     pub network: Network,
-    /// The database and its settings.
-    pub database: SqlDatabase,
+    /// The database's settings.
+    pub database: S,
     /// Tables and secondary indexes.
-    pub tables: Vec<Table>,
+    pub tables: Vec<T>,
     /// The load.
-    pub workload: SqlWorkload,
+    pub workload: W,
     /// State of the caches at the start.
     #[serde(default)]
     pub before: Before,
-    /// What cannot be looked up and is fitted to measurements.
-    pub parameters: SqlParameters,
+    /// What no page states.
+    pub parameters: P,
+    /// What breaks meanwhile; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<SqlFaults>,
 }
 
-/// Which SQL database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SqlEngine {
-    /// YugabyteDB (YSQL).
-    Yugabytedb,
-}
-
-/// The database and the settings that matter here.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A table with the index of its primary key, or a secondary index.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SqlDatabase {
-    /// Which one.
-    pub engine: SqlEngine,
-    /// Copies of each tablet; at most the number of nodes.
-    pub replication_factor: u32,
-    /// Whether messages are encrypted, those of clients and those between nodes.
-    pub tls: bool,
-    /// Plain bytes of a block of a table file (`db_block_size_bytes`).
-    pub block_bytes: u32,
-    /// Compressed size in permille of the plain size.
-    pub compressed_permille: u32,
-    /// Memory for plain blocks (`db_block_cache_size_percentage` of the server's memory).
-    pub block_cache_bytes: u64,
-    /// Reads that look into one block more than the row's: bloom filters that were wrong, in parts
-    /// per million of the rows read.
-    pub extra_block_ppm: u32,
-    /// A tablet's log is synced once in this time (`interval_durable_wal_write_ms`), if anything
-    /// was appended, in nanoseconds.
-    pub wal_sync_period_ns: u64,
-    /// Memory for the memstores of a node (`global_memstore_size_mb_max`). A fill has gone before, so
-    /// that they are full: each flush writes one tablet's share of it.
-    pub memstore_bytes: u64,
-    /// Limit of flush and compaction together (`rocksdb_compact_flush_rate_limit_bytes_per_sec`); zero:
-    /// none.
-    pub compaction_bytes_per_s: u64,
-}
-
-/// A table or a secondary index.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct Relation {
     /// Its name.
     pub name: String,
-    /// Rows, without copies.
+    /// Rows.
     pub rows: u64,
-    /// Plain bytes of a stored row.
+    /// Bytes of a row in its page, with its header and its pointer; zero: it is an index alone.
     pub row_bytes: u32,
-    /// Tablets, without copies.
-    pub tablets: u32,
+    /// Bytes of a row's entry in the index, with its pointer.
+    pub entry_bytes: u32,
+    /// How many rows take how many bytes, where `row_bytes` is their mean; absent: all take that.
+    #[serde(default)]
+    pub sizes: Option<Vec<RowSize>>,
+    /// Sessions that have filled it in the order of its keys, a row each at a time; zero or one: it lies in that order.
+    ///
+    /// **Divergence:** rows of several sizes lie in the order of their keys in any case.
+    #[serde(default)]
+    pub fill_sessions: u32,
+    /// Places at which rows are added behind those that are there, in MariaDB: a district of TPC-C has one; zero: the end.
+    #[serde(default)]
+    pub ends: u32,
+    /// Whether it is an index that was built over rows that were there, in MariaDB: its leaves are full, and split.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub built_full: bool,
 }
 
-/// The load: a closed loop of sessions.
+/// One of the sizes that rows of a table have.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowSize {
+    /// Bytes of such a row in its page, with its header and its pointer.
+    pub row_bytes: u32,
+    /// How many of a million rows have it.
+    pub share_ppm: u32,
+}
+
+/// The load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SqlWorkload {
+pub struct PostgresqlWorkload {
     /// What is done; each session draws its next transaction by their shares.
     pub transactions: Vec<Transaction>,
-    /// Threads, or terminals.
-    pub sessions: u32,
+    /// Sessions of a closed loop, or the arrivals of an open one.
+    pub load: Load,
     /// Connections that the sessions share: a transaction holds one; absent: each has its own.
     #[serde(default)]
     pub connections: Option<u32>,
-    /// Ends the run, warm-up included, in nanoseconds of virtual time.
-    pub duration_ns: u64,
+    /// Which rows accesses by keys take.
+    pub keys: Keys,
+    /// Of how many rows; the others are never asked for. Absent: of all.
+    #[serde(default)]
+    pub asked_rows: Option<u64>,
+    /// Which stream keys are drawn from; absent: one of the run's seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_stream: Option<KeyStream>,
+    /// Ends the run.
+    pub stop: Stop,
     /// Transactions and time before this are not counted, in nanoseconds.
     #[serde(default)]
     pub warm_up_ns: u64,
+}
+
+impl PostgresqlWorkload {
+    /// Whether nothing is written.
+    pub fn only_reads(&self) -> bool {
+        let statements = self.transactions.iter().flat_map(|kind| &kind.statements);
+        statements
+            .flat_map(|statement| &statement.accesses)
+            .all(|access| access.kind == AccessKind::Read)
+    }
 }
 
 /// A kind of transaction.
@@ -111,7 +117,7 @@ pub struct Transaction {
     /// How often it is drawn, as a share of the sum over all kinds.
     pub share_ppm: u32,
     /// Whether the answer's rate and latencies count it; TPC-C counts new orders only.
-    #[serde(default = "super::yes")]
+    #[serde(default = "yes")]
     pub counted: bool,
     /// Time that a person takes to fill in the form, before the transaction.
     #[serde(default)]
@@ -128,7 +134,7 @@ pub struct Transaction {
 #[serde(deny_unknown_fields)]
 pub struct Statement {
     /// How often in a row.
-    #[serde(default = "once")]
+    #[serde(default = "one")]
     pub times: u32,
     /// Whether it came with the statement before, in a batch or a procedure: no round trip of the
     /// client.
@@ -147,10 +153,6 @@ pub struct Statement {
     pub accesses: Vec<RowAccess>,
 }
 
-fn once() -> u32 {
-    1
-}
-
 /// An access to rows of one tablet: one message to its leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,7 +162,7 @@ pub struct RowAccess {
     /// What is done.
     pub kind: AccessKind,
     /// How many rows, one after the other.
-    #[serde(default = "once")]
+    #[serde(default = "one")]
     pub rows: u32,
     /// Which rows.
     #[serde(default)]
@@ -258,33 +260,4 @@ impl Preference {
             Preference::Zipfian => Preferred::Zipfian,
         }
     }
-}
-
-/// What is fitted: times that no page states, in nanoseconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SqlParameters {
-    /// Time of a statement that no queue explains: hand-overs between client, backend and server.
-    pub overhead_ns: u64,
-    /// The same of a round of replication: batching, log and RPC threads.
-    pub replication_overhead_ns: u64,
-    /// CPU of the client for a statement.
-    pub client_cpu_ns: u64,
-    /// CPU of the SQL layer for a statement.
-    pub statement_cpu_ns: u64,
-    /// CPU at each end of a message between SQL layer and tablets, and between replicas.
-    pub message_cpu_ns: u64,
-    /// CPU at each end of a message for its encryption, where it is encrypted.
-    pub tls_cpu_ns: u64,
-    /// CPU of a leader for each row that it reads.
-    pub row_read_cpu_ns: u64,
-    /// CPU of each replica for a round of replication.
-    pub write_cpu_ns: u64,
-    /// CPU of each replica for each row of it; as much again when the transaction has ended and the
-    /// row leaves the provisional records.
-    pub row_write_cpu_ns: u64,
-    /// CPU for each block that comes from disk or page cache: checksum and decompression.
-    pub block_cpu_ns: u64,
-    /// How often compaction writes a flushed byte again, in thousandths; it reads as much.
-    pub rewrites_permille: u64,
 }
