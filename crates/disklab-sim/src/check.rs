@@ -15,7 +15,7 @@ use crate::job::{
 /// Most nodes: their numbers fit a byte, with room.
 const MOST_NODES: u32 = 64;
 /// Most operations under way at a time.
-const MOST_UNDER_WAY: u32 = 1 << 20;
+pub const MOST_UNDER_WAY: u32 = 1 << 20;
 /// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
 const MOST_TRACED: usize = 1 << 24;
 /// Most I/Os that are told one by one: more than an eye follows.

@@ -15,7 +15,6 @@ const MOST_ROW_BYTES: u32 = 8168;
 /// Checks everything that the disk model does not check itself.
 pub fn check(rules: &mut Rules, job: &PostgresqlJob) {
     let nodes = job.cluster.nodes;
-    check_plain_servers(rules, job);
     rules.must(
         job.database.synchronous_standbys < nodes.max(1),
         "database.synchronous_standbys",
@@ -23,6 +22,7 @@ pub fn check(rules: &mut Rules, job: &PostgresqlJob) {
         &format!("the primary is one of {nodes} servers, the others are its standbys"),
         "add nodes or lower it",
     );
+    check_plain_servers(rules, job);
     for table in &job.tables {
         check_table(rules, table);
     }

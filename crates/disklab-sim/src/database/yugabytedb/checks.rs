@@ -2,8 +2,8 @@
 
 use disklab_disk::Rules;
 
-use crate::check::{check_replicas, check_servers, check_unbroken, check_under_way, positive};
-use crate::job::{AccessKind, Fidelity, Load, RowDraw, SqlJob};
+use crate::check::{MOST_UNDER_WAY, check_replicas, check_servers, check_unbroken, positive};
+use crate::job::{AccessKind, Fidelity, RowDraw, SqlJob};
 use crate::simulate::{bounds, quick_ns, shrink_host};
 
 /// Most tablets: a node keeps a log for each.
@@ -11,11 +11,7 @@ const MOST_TABLETS: u64 = 1 << 20;
 
 /// Checks everything that the disk model does not check itself.
 pub fn check(rules: &mut Rules, job: &SqlJob) {
-    let work = &job.workload;
-    let load = (&work.transactions[..], work.connections);
-    check_servers(rules, job, load, |table| &table.name);
-    check_unbroken(rules, job.faults.as_ref());
-    let database = &job.database;
+    let (work, database) = (&job.workload, &job.database);
     let nodes = job.cluster.nodes;
     check_replicas(rules, "tablet", database.replication_factor, nodes);
     let all = [
@@ -23,10 +19,13 @@ pub fn check(rules: &mut Rules, job: &SqlJob) {
         ("database.wal_sync_period_ns", database.wal_sync_period_ns),
     ];
     positive(rules, &all);
-    let sessions = Load::Closed {
-        threads: work.sessions,
-    };
-    check_under_way(rules, &sessions);
+    rules.must(
+        (1..=MOST_UNDER_WAY).contains(&work.sessions),
+        "workload.sessions",
+        work.sessions,
+        &format!("1 to {MOST_UNDER_WAY} sessions"),
+        "choose another number",
+    );
     rules.must(
         work.duration_ns > work.warm_up_ns,
         "workload.duration_ns",
@@ -35,7 +34,10 @@ pub fn check(rules: &mut Rules, job: &SqlJob) {
         "give a longer one",
     );
     check_tables(rules, job);
+    let load = (&work.transactions[..], work.connections);
+    check_servers(rules, job, load, |table| &table.name);
     check_accesses(rules, job);
+    check_unbroken(rules, job.faults.as_ref());
 }
 
 fn check_tables(rules: &mut Rules, job: &SqlJob) {
@@ -83,14 +85,18 @@ fn check_tables(rules: &mut Rules, job: &SqlJob) {
 }
 
 fn check_accesses(rules: &mut Rules, job: &SqlJob) {
-    let statements = job.workload.transactions.iter().flat_map(|t| &t.statements);
-    for access in statements.flat_map(|statement| &statement.accesses) {
+    let transactions = job.workload.transactions.iter();
+    let accesses = transactions.flat_map(|transaction| {
+        let statements = transaction.statements.iter();
+        statements.flat_map(|s| s.accesses.iter().map(|access| (&transaction.name, access)))
+    });
+    for (name, access) in accesses {
         rules.must(
             matches!(
                 access.draw,
                 RowDraw::Uniform | RowDraw::Nurand { .. } | RowDraw::Run | RowDraw::Recent
             ) && !matches!(access.kind, AccessKind::Lock | AccessKind::Delete),
-            "workload.transactions",
+            &format!("workload.transactions.{name}"),
             format!("{:?} of {:?}", access.kind, access.draw),
             "preferred rows, locks and deletes are simulated for PostgreSQL alone",
             "use update, and uniform",
