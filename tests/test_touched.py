@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,16 @@ def test_steps_are_counted_along_imports() -> None:
 def test_without_a_merge_base_nothing_is_known(tmp_path: Path) -> None:
     assert changed_files(tmp_path, "main") is None
     assert changed_files(ROOT, "HEAD") is not None
+
+
+def test_a_clone_of_another_branch_knows_its_origin_s(tmp_path: Path) -> None:
+    script = """
+        set -e
+        export GIT_AUTHOR_NAME=me GIT_AUTHOR_EMAIL=me@here
+        export GIT_COMMITTER_NAME=me GIT_COMMITTER_EMAIL=me@here
+        git init -q -b main first && cd first && touch old && git add . && git commit -qm old
+        git checkout -q -b mine && touch new && git add . && git commit -qm new && cd ..
+        git clone -q -b mine first second
+    """
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, check=True)
+    assert changed_files(tmp_path / "second", "main") == [Path("new")]

@@ -93,8 +93,12 @@ class Chosen:
 
 
 def changed_files(root: Path, branch: str) -> list[Path] | None:
-    """Return what differs from the merge base, what is not committed included; None without one."""
-    base = _git(root, "merge-base", "HEAD", branch)
+    """Return what differs from the merge base, what is not committed included; None without one.
+
+    A clone of another branch knows this one as its origin's.
+    """
+    bases = (_git(root, "merge-base", "HEAD", name) for name in (branch, f"origin/{branch}"))
+    base = next(filter(None, bases), None)
     if base is None:
         return None
     listed = [_git(root, "diff", "--name-only", base.strip()) or ""]

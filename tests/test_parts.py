@@ -1,0 +1,61 @@
+"""What a part of `make test` takes is kept, and more than it took before fails in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts/part.sh"
+WORK = "echo ran >>ran; for ((i = 0; i < 100000; i++)); do :; done"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree whose part `cheap` once took nothing, and `dear` took long."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    figures = "# a comment\nloop\t-\t9\ncheap\t1\t0.01\ndear\t9\t99\n"
+    (tmp_path / "scripts/parts.tsv").write_text(figures, encoding="utf-8")
+    return tmp_path
+
+
+def ran(tree: Path, *words: str, ci: str = "true") -> tuple[int, str]:
+    done = subprocess.run(
+        [tree / "scripts/part.sh", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CI": ci},
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_part_over_its_budget_runs_once_more_and_fails(tree: Path) -> None:
+    code, said = ran(tree, "cheap", "bash", "-c", WORK)
+    assert code == 1
+    assert "once more: cheap" in said
+    assert (tree / "ran").read_text().split() == ["ran", "ran"]
+    # Both count.
+    parts = (tree / "target/parts.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in parts] == ["cheap", "cheap"]
+    assert all(float(line.split("\t")[2]) > 0.01 for line in parts)
+    _, table = ran(tree, "--table")
+    assert table.splitlines()[1].split()[0] == "cheap"
+    assert table.splitlines()[1].split()[-1] == "0.01"
+
+
+def test_a_part_within_its_budget_and_an_unknown_one_run_once(tree: Path) -> None:
+    assert ran(tree, "dear", "bash", "-c", WORK)[0] == 0
+    assert ran(tree, "new", "bash", "-c", WORK)[0] == 0
+    # On a machine of one's own nothing is demanded.
+    assert ran(tree, "cheap", "bash", "-c", WORK, ci="")[0] == 0
+    assert (tree / "ran").read_text().split() == ["ran"] * 3
+
+
+def test_a_part_that_fails_fails_with_its_own_code(tree: Path) -> None:
+    code, said = ran(tree, "cheap", "bash", "-c", f"{WORK}; exit 3")
+    assert (code, "once more" in said) == (3, False)
