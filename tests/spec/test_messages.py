@@ -41,6 +41,30 @@ def test_the_base_is_right() -> None:
     assert len(spec.parse(BASE).trials("predict")) == 2
 
 
+def timetable(*events: str) -> str:
+    """Return the base with links, zones and these events."""
+    text = BASE.replace("  vm: azure", "  network: azure/standard\n  zones: 3\n  vm: azure")
+    text = text[: text.index("factors:")].replace("operations: 3M", "duration: 60s")
+    timed = [f"{{at: {at}s, {event}}}" for at, event in enumerate(events, 1)]
+    return f"{text}events: [{', '.join(timed)}]\n"
+
+
+def test_a_link_is_joined_once_for_each_time_that_it_is_broken() -> None:
+    events = ("slow_link: n2, round_trip: 9ms", "join: n2", "lossy: n2, loss: 5%", "join: n2")
+    spec.parse(timetable(*events))
+    for again in (2, 4):
+        (told,) = problems(timetable(*events[:again], "join: n2"))
+        assert f"at {again + 1} s the link of n2 is as it was at first" in told
+
+
+def test_nodes_of_a_lost_zone_are_lost_until_they_are_replaced() -> None:
+    spec.parse(timetable("lose_zone: 1", "replace: n1", "kill: n1"))
+    (told,) = problems(timetable("lose_zone: 1", "kill: n1"))
+    assert "at 2 s n1 is lost" in told
+    (told,) = problems(timetable("lose_zone: 1", "lose_zone: 1"))
+    assert "at 2 s no node of zone 1 is left to be lost" in told
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
