@@ -126,7 +126,10 @@ def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "lever"),
-    [("postgresql", "of WAL between checkpoints"), ("mariadb", "8 KiB read-ahead")],
+    [
+        ("postgresql", "of WAL between checkpoints"),
+        pytest.param("mariadb", "8 KiB read-ahead", marks=pytest.mark.long),
+    ],
 )
 def test_one_server_is_advised_on(engine: str, lever: str, tmp_path: Path) -> None:
     told = json.loads(

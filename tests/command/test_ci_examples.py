@@ -70,7 +70,7 @@ def test_each_step_of_the_workflow_keeps_its_budget(lab: Lab, project: Path, ste
 
 @pytest.mark.machine
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-@pytest.mark.parametrize("language", ["go", "rust"])
+@pytest.mark.parametrize("language", ["go", pytest.param("rust", marks=pytest.mark.long)])
 def test_other_languages_run_themselves_on_a_disk(
     lab: Lab, tmp_path: Path, project: Path, language: str
 ) -> None:

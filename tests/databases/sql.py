@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from unittest import mock
 
-import pytest
 from disklab.database_settings import Setting, setting_problem
-from disklab.databases import Database, NodePlace, Request, Sizes, installed, provision
+from disklab.databases import Database, Request, Sizes, installed
 from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.sql import Login, Sql
-from disklab.errors import Problem, UserError
-from disklab.hosts.addresses import free_addresses
+from disklab.errors import Problem
 
-from tests.conftest import IN_CI
-
-GIB = 1 << 30
-
-
-def need_postgresql() -> None:
-    """Skip where no server is installed; in CI there is one."""
-    try:
-        find_postgresql()
-    except UserError as error:
-        if not IN_CI:
-            pytest.skip(str(error))
-        raise
+from tests.databases.servers import GIB, running
 
 
 @contextmanager
@@ -45,30 +27,9 @@ def postgresql(*, tls: bool, **owners: str) -> Iterator[Database]:
         return None if name in owners else setting_problem(engine, name, value, place)
 
     with mock.patch.object(installed, "setting_problem", problem):
-        yield from _postgresql(tls=tls, settings=owners)
-
-
-def _postgresql(*, tls: bool, settings: Mapping[str, str]) -> Iterator[Database]:
-    need_postgresql()
-    root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
-    # The server is run by a user who may not look into a folder of root's alone.
-    root.chmod(0o755)
-    data = root / "data"
-    data.mkdir()
-    place = NodePlace(
-        name=f"sql-{os.getpid()}",
-        address=free_addresses(1, (PORT,))[0],
-        volumes={"data": data},
-        run_dir=root / "run",
-        log_dir=root / "log",
-    )
-    database = provision(Request("postgresql", Sizes(GIB), tls=tls, settings=settings), [place])
-    try:
-        database.start()
-        yield database
-    finally:
-        database.stop()
-        shutil.rmtree(root)
+        asked = Request("postgresql", Sizes(GIB), tls=tls, settings=owners)
+        with running(asked, "data") as database:
+            yield database
 
 
 @contextmanager

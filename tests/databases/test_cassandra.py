@@ -7,22 +7,22 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disklab.database_settings import Setting
-from disklab.databases import Conditions, provision
+from disklab.databases import Conditions, Database, provision
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.compactions import activity
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.settings import statements
-from disklab.engine import LoadDone, run_load
-from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request
-from tests.databases.rows import asking_cql, count_rows, job, write_rows
+from tests.databases.rows import asking_cql, count_rows, write_rows
+from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 
 pytestmark = pytest.mark.machine
@@ -30,6 +30,45 @@ pytestmark = pytest.mark.machine
 ROWS = 500
 MIB = 1 << 20
 THROUGHPUT = "CompactionThroughputMbPerSec"
+
+
+@pytest.fixture(scope="module")
+def served(cassandra: OnDisk) -> Database:
+    return cassandra.database
+
+
+class TestCassandra(DatabaseSuite):
+    traits = Traits(
+        engine="cassandra",
+        title="Apache Cassandra",
+        grows="stopped_s",
+        stranger={"password": "another"},
+        turned_away="cannot be reached",
+        own_setting="cluster_name",
+        columns=5,
+        way="group reclaim",
+        kinds={
+            **{"read": 0.3, "write": 0.1, "insert": 0.1, "update": 0.1, "scan": 0.2},
+            **{"read_modify_write": 0.1, "delete": 0.1},
+        },
+    )
+
+    def name_of_node(self, served: Any) -> str:
+        name: str = served.nodes[0].place.name
+        return name
+
+    def pid_of(self, served: Any) -> int:
+        pid: int = served.nodes[0].process.pid
+        return pid
+
+    # A start takes ten seconds of a processor. In CI: nodes that are killed (test_cassandra_nodes).
+    @pytest.mark.long
+    def test_a_kill_loses_nothing_that_was_acknowledged(self, served: Database) -> None:
+        super().test_a_kill_loses_nothing_that_was_acknowledged(served)
+
+    @pytest.mark.long
+    def test_a_server_that_dies_is_the_end_and_starts_again(self, served: Database) -> None:
+        super().test_a_server_that_dies_is_the_end_and_starts_again(served)
 
 
 def device_of(folder: Path) -> int:
@@ -50,24 +89,6 @@ def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -
     assert any(files.commitlog.glob("CommitLog-*.log"))
     assert "listening for CQL" in files.log.read_text()
     assert (place.log_dir / f"{place.name}-cassandra.yaml").exists()
-
-
-def test_every_kind_of_operation_is_done_and_its_rows_are_verified(cassandra: OnDisk) -> None:
-    target = cassandra.database.target
-    write_rows(target, ROWS)
-    kinds = {"read": 0.3, "write": 0.1, "insert": 0.1, "update": 0.1, "scan": 0.2}
-    kinds |= {"read_modify_write": 0.1, "delete": 0.1}
-    asked = job(target, ROWS, **kinds)
-    work = asked.workload.model_copy(update={"keys": "uniform"})
-    *_, done = run_load(asked.model_copy(update={"workload": work, "stop": Stop(operations=2_000)}))
-    assert isinstance(done, LoadDone)
-    assert done.errors == {}, done.last_error
-    counts = {name: one.count for name, one in done.operations.items()}
-    assert counts == {name: round(share * 2_000) for name, share in kinds.items()}
-    added = count_rows(target) - ROWS
-    assert 0 <= added <= 200, "inserts added 200 rows, and deletes took some of the others"
-    with asking_cql(target) as query:
-        query.ask(f"TRUNCATE {target['keyspace']}.{target['table']}")
 
 
 def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) -> None:
@@ -161,11 +182,6 @@ def test_settling_ends_though_nobody_asks_a_truncated_table_for_its_estimate(
         database.settle(Conditions())
         assert time.monotonic() - begun < 60.0
         query.ask("DROP TABLE disklab.beside")
-
-
-def test_emptying_leaves_no_rows(cassandra: OnDisk) -> None:
-    cassandra.database.settle(Conditions(empty=True))
-    assert count_rows(cassandra.database.target) == 0
 
 
 @pytest.mark.long

@@ -16,13 +16,10 @@ from disklab.databases.mariadb.cluster import FILLING, MariaDB
 from disklab.databases.mariadb.server import Server
 from disklab.databases.mariadb.sizing import LEAST_LOG_BUFFER, LEAST_POOL, LEAST_REDO, plan_memory
 from disklab.engine.load import (
-    ClosedLoop,
     KnownVersions,
     LoadDone,
-    LoadJob,
     LoadProgress,
     LoadRun,
-    RowsWorkload,
     Stop,
     load_target,
 )
@@ -30,13 +27,13 @@ from disklab.errors import UserError
 from disklab.procedures.turn import workload_of
 from disklab.workloads.protocol import Asked, Begin, Workload
 
-from tests.databases.mariadb import GIB, mariadb
-
-ROWS = 400
+from tests.databases.mariadb import mariadb
+from tests.databases.servers import GIB, ROWS, done, fill, job
+from tests.databases.suite import DatabaseSuite, Traits
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[MariaDB]:
+def served() -> Iterator[MariaDB]:
     settings: dict[str, Setting] = {
         "sync_binlog": 1,
         "innodb_log_file_size": LEAST_REDO,
@@ -46,68 +43,36 @@ def server() -> Iterator[MariaDB]:
         yield database
 
 
-def job(
-    database: MariaDB,
-    operations: dict[str, float],
-    stop: Stop,
-    versions: KnownVersions | None = None,
-    seed: int = 3,
-) -> LoadJob:
-    return LoadJob(
-        seed=seed,
-        target=load_target(database.target),
-        workload=RowsWorkload(
-            rows=ROWS,
-            columns=3,
-            column_bytes=301,
-            keys="sequential" if "write" in operations and len(operations) == 1 else "uniform",
-            operations=operations,
-            content_seed=3,
-            scan_rows=7,
-            versions=versions,
-        ),
-        load=ClosedLoop(threads=16),
-        stop=stop,
-        interval_ms=200,
+class TestMariaDB(DatabaseSuite):
+    traits = Traits(
+        engine="mariadb",
+        title="MariaDB",
+        grows="redo_bytes",
+        stranger={"password": "another"},
+        turned_away="error 1045: Access denied",
+        own_setting="datadir",
+        kinds={"read": 0.4, "write": 0.3, "scan": 0.3},
     )
 
 
-def done(asked: LoadJob) -> LoadDone:
-    with LoadRun(asked) as run:
-        *_, last = run
-    assert isinstance(last, LoadDone)
-    return last
-
-
-def fill(database: MariaDB, seed: int = 3) -> None:
-    """Write all rows; with another seed it changes those that are there."""
-    filled = done(job(database, {"write": 1.0}, Stop(operations=ROWS), seed=seed))
-    assert filled.operations["write"].count == ROWS, filled.last_error
-
-
-def test_rows_are_read_back_as_they_were_written(server: MariaDB) -> None:
-    fill(server)
-    shares = {"read": 0.4, "write": 0.3, "scan": 0.3}
-    ran = done(job(server, shares, Stop(operations=2_000)))
-    assert (ran.errors, ran.wrong_rows, ran.missing_rows) == ({}, 0, 0), ran.last_error
-    assert all(ran.operations[name].count for name in shares)
-    files = server.primary.files
+def test_its_logs_lie_on_their_volumes(served: MariaDB) -> None:
+    files = served.primary.files
     assert files.redo is not None
     assert (files.redo / "ib_logfile0").exists()
     assert (files.binlog / "binlog.000001").exists()
     assert not (files.data / "ib_logfile0").exists()
 
 
-def test_a_fill_waits_for_no_disk_and_has_a_long_redo_log(server: MariaDB) -> None:
+def test_a_fill_waits_for_no_disk_and_has_a_long_redo_log(served: MariaDB) -> None:
     def settings() -> list[str]:
-        sql = server.primary.connection()
+        sql = served.primary.connection()
         return sql.ask(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in FILLING)}")[0]
 
     before = settings()
     assert before == ["1", "1", str(LEAST_REDO)]
-    with server.fills():
+    with served.fills():
         assert settings() == list(FILLING.values())
-        fill(server)
+        fill(served)
     assert settings() == before
 
 
@@ -127,69 +92,40 @@ def test_other_settings_come_with_a_restart_and_rows_stay() -> None:
         assert set(changed) <= {*facts_of("mariadb").restart_settings}
 
 
-def test_a_row_that_is_written_again_is_another_one(server: MariaDB) -> None:
+def test_a_row_that_is_written_again_is_another_one(served: MariaDB) -> None:
     """InnoDB does nothing for a row that becomes what it was."""
-    fill(server)
-    before = server.observe().counters
-    fill(server, seed=4)
-    after = server.observe().counters
+    fill(served)
+    before = served.observe().counters
+    fill(served, seed=4)
+    after = served.observe().counters
     assert after["redo_bytes"] - before["redo_bytes"] > ROWS * 3 * 301
     assert after["binlog_commits"] - before["binlog_commits"] == ROWS
 
 
-def test_a_trial_begins_clean_and_cold(server: MariaDB) -> None:
-    fill(server)
-    before = server.observe()
+def test_a_trial_begins_at_a_checkpoint_and_reads_pages(served: MariaDB) -> None:
+    for seed in (3, 4):
+        fill(served, seed=seed)
+    before = served.observe()
     assert before.counters["redo_bytes"] > ROWS * 3 * 301
     assert before.counters["binlog_commits"] >= ROWS
-    server.settle(Conditions(empty=False))
+    served.settle(Conditions(empty=False))
     # The last old versions are purged behind it.
-    assert server.observe().metrics["checkpoint_age_bytes"] < 1 << 20
-    cold = server.make_cold()
-    assert cold.way == "restart"
-    assert cold.data_bytes > ROWS * 3 * 301
-    assert cold.left_ratio < 0.1
-    read = done(job(server, {"read": 1.0}, Stop(operations=ROWS)))
+    assert served.observe().metrics["checkpoint_age_bytes"] < 1 << 20
+    served.make_cold()
+    read = done(job(served, {"read": 1.0}, Stop(operations=ROWS)))
     assert read.errors == {}, read.last_error
-    assert server.observe().counters["pages_read"] > 10
-    server.settle(Conditions(empty=True))
-    gone = done(job(server, {"read": 1.0}, Stop(operations=50, give_up_s=1.0)))
-    assert gone.missing_rows == 50
+    assert served.observe().counters["pages_read"] > 10
 
 
-def test_no_acknowledged_commit_is_lost_by_a_kill(server: MariaDB) -> None:
-    fill(server)
-    writes = job(server, {"write": 1.0}, Stop(duration_s=1.5), KnownVersions())
-    with LoadRun(writes) as run:
-        events = iter(run)
-        for event in events:
-            if isinstance(event, LoadProgress) and event.operations > 100:
-                break
-        server.kill_node("n1")
-        assert server.observe().pids == ()
-        server.start_node("n1")
-        *_, last = events
-    assert isinstance(last, LoadDone)
-    assert last.versions is not None
-    assert last.errors
-    known = last.versions.known
-    back = done(job(server, {"read": 1.0}, Stop(operations=4 * ROWS), known))
-    assert back.errors == {}, back.last_error
-    assert back.versions is not None
-    assert back.versions.judged_reads > ROWS
-    assert back.versions.stale_reads == 0
-    assert set(server.check_tables().values()) == {"OK"}
+def test_a_killed_server_has_whole_tables(served: MariaDB) -> None:
+    fill(served)
+    served.kill_node("n1")
+    served.start_node("n1")
+    assert set(served.check_tables().values()) == {"OK"}
 
 
-def test_one_account_is_left_and_it_has_a_password(server: MariaDB) -> None:
-    with pytest.raises(UserError, match=r"error 1045: Access denied"):
-        done(
-            LoadJob.model_validate(
-                job(server, {"read": 1.0}, Stop(operations=1)).model_dump()
-                | {"target": {**server.target, "password": "another"}}
-            )
-        )
-    with server._with_the_reason() as sql:
+def test_one_account_is_left(served: MariaDB) -> None:
+    with served._with_the_reason() as sql:
         users = sql.ask("SELECT User, Host FROM mysql.global_priv ORDER BY User")
     assert users == [["disklab", "%"], ["mariadb.sys", "localhost"]]
 
@@ -240,15 +176,15 @@ def ended(begin: Begin) -> LoadDone:
     return last
 
 
-def test_sysbench_s_scripts_run(server: MariaDB) -> None:
-    for begin in sysbench("oltp_read").fill(server.target):
+def test_sysbench_s_scripts_run(served: MariaDB) -> None:
+    for begin in sysbench("oltp_read").fill(served.target):
         ended(begin)
     for script in (
         *("oltp_point_select", "oltp_read", "oltp_read_only"),
         *("oltp_read_write", "oltp_write_only", "oltp_insert"),
         "oltp_read_write, statements: {point_selects: 2, order_ranges: 0, delete_inserts: 0}",
     ):
-        run = sysbench(script).run(server.target, Asked(Stop(operations=200), stream=1))
+        run = sysbench(script).run(served.target, Asked(Stop(operations=200), stream=1))
         transactions = ended(run).operations["transaction"]
         assert transactions.count == 200, script
         assert transactions.failed == 0 or "write" in script, "rows are locked by others"
@@ -307,7 +243,7 @@ def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
         # The others have begun with its files, and nobody had to send a whole copy.
         assert [rows_of(server) for server in database.servers] == [ROWS] * 3
         assert database.observe().metrics["members"] == 3
-        writes = job(database, {"write": 1.0}, Stop(duration_s=6.0), KnownVersions())
+        writes = job(database, {"write": 1.0}, Stop(duration_s=6.0), versions=KnownVersions())
         with LoadRun(writes) as run:
             events = iter(run)
             for event in events:
@@ -321,7 +257,7 @@ def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
         database.start_node("n1")
         assert database.primary is n1
         known = last.versions.known
-        back = done(job(database, {"read": 1.0}, Stop(operations=4 * ROWS), known))
+        back = done(job(database, {"read": 1.0}, Stop(operations=4 * ROWS), versions=known))
         assert back.errors == {}, back.last_error
         assert back.versions is not None
         assert back.versions.stale_reads == 0

@@ -36,9 +36,10 @@ from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import marked_processes
 from disklab.hosts.left_databases import remove_database
 
-from tests.conftest import IN_CI
 from tests.databases.conftest import GIB, node_on
+from tests.databases.servers import need
 from tests.databases.sql import asking, postgresql
+from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 
 MIB = 1 << 20
@@ -54,12 +55,26 @@ INSERT = f"""INSERT INTO rows SELECT i, v, v, v, v, v FROM generate_series(1, {R
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    try:
-        find_postgresql()
-    except UserError as error:
-        if not IN_CI:
-            pytest.skip(str(error))
-        raise
+    need("postgresql")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[PostgreSQL]:
+    with postgresql(tls=False) as database:
+        assert isinstance(database, PostgreSQL)
+        yield database
+
+
+class TestPostgreSQL(DatabaseSuite):
+    traits = Traits(
+        engine="postgresql",
+        title="PostgreSQL",
+        grows="wal_bytes",
+        stranger={"password": "another"},
+        turned_away="password authentication failed",
+        own_setting="data_directory",
+        columns=5,
+    )
 
 
 def request(**changed: object) -> Request:
@@ -88,35 +103,38 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
         disk_lab.run("clean", "--all", "--data", "--host", "postgresql")
 
 
-def test_a_cold_server_knows_its_table() -> None:
-    with postgresql(tls=False) as database:
-        with asking(database) as sql:
-            sql.ask(INSERT)
-        database.settle(Conditions())
-        database.make_cold()
-        before = blocks_read(database)
-        with asking(database) as sql:
-            sql.ask("PREPARE one (bigint) AS SELECT c0 FROM rows WHERE key = $1")
-            assert any("rows_pkey" in row[0] for row in sql.ask("EXPLAIN EXECUTE one (1)"))
-        assert blocks_read(database) - before <= MOST_LOOKED_UP
-
-
-def test_other_settings_come_with_a_restart() -> None:
-    with postgresql(tls=False) as database:
-        assert isinstance(database, PostgreSQL)
-        assert database.primary.connection().ask("SHOW full_page_writes") == [["on"]]
-        changed: dict[str, Setting] = {"full_page_writes": "off"}
-        database.reconfigure(changed)
-        database.make_cold()
-        assert database.primary.connection().ask("SHOW full_page_writes") == [["off"]]
-        assert set(changed) <= {*facts_of("postgresql").restart_settings}
-
-
-def test_a_settled_server_begins_a_segment_of_its_log() -> None:
-    with postgresql(tls=False) as database, asking(database) as sql:
+def insert(database: Database) -> None:
+    """Write all rows of 4 KB into an empty table."""
+    database.settle(Conditions(empty=True, flushed=False, compacted=False))
+    with asking(database) as sql:
         sql.ask(INSERT)
-        database.settle(Conditions())
-        offset = "SELECT file_offset FROM pg_walfile_name_offset(pg_current_wal_lsn())"
+
+
+def test_a_cold_server_knows_its_table(served: PostgreSQL) -> None:
+    insert(served)
+    served.settle(Conditions())
+    served.make_cold()
+    before = blocks_read(served)
+    with asking(served) as sql:
+        sql.ask("PREPARE one (bigint) AS SELECT c0 FROM rows WHERE key = $1")
+        assert any("rows_pkey" in row[0] for row in sql.ask("EXPLAIN EXECUTE one (1)"))
+    assert blocks_read(served) - before <= MOST_LOOKED_UP
+
+
+def test_other_settings_come_with_a_restart(served: PostgreSQL) -> None:
+    assert served.primary.connection().ask("SHOW full_page_writes") == [["on"]]
+    changed: dict[str, Setting] = {"full_page_writes": "off"}
+    served.reconfigure(changed)
+    served.make_cold()
+    assert served.primary.connection().ask("SHOW full_page_writes") == [["off"]]
+    assert set(changed) <= {*facts_of("postgresql").restart_settings}
+
+
+def test_a_settled_server_begins_a_segment_of_its_log(served: PostgreSQL) -> None:
+    insert(served)
+    served.settle(Conditions())
+    offset = "SELECT file_offset FROM pg_walfile_name_offset(pg_current_wal_lsn())"
+    with asking(served) as sql:
         assert int(sql.ask(offset)[0][0]) < LEAST_SEGMENT_USE
 
 
@@ -154,8 +172,6 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
     sql = server.primary.sql
     assert sql is not None
     assert sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
-    server.settle(Conditions(empty=True))
-    assert sql.ask("SELECT count(*) FROM rows") == [["0"]]
     with pytest.raises(MachineError, match='relation "nothing" does not exist'):
         sql.ask("SELECT * FROM nothing")
 
@@ -187,24 +203,6 @@ def test_backends_of_the_load_before_take_no_room_of_those_to_come(server: Postg
         server.expect(CLIENTS)
         server.observe()
         assert limit() >= room(CLIENTS)
-
-
-@pytest.mark.machine
-def test_a_server_that_dies_says_so_and_starts_again(server: PostgreSQL) -> None:
-    sql = server.primary.sql
-    assert sql is not None
-    sql.ask(INSERT)
-    (process,) = marked_processes(server.primary.place.run_dir)
-    assert process.pid == server.primary.process.pid
-    assert process.end(signal.SIGKILL, 10)
-    with pytest.raises(MachineError, match="was killed by SIGKILL"):
-        server.observe()
-    server.stop()
-    server.start()
-    assert server.primary.sql is not None
-    assert server.primary.sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]], (
-        "what was committed stays"
-    )
 
 
 def mapped(pid: int) -> str:

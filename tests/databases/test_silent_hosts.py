@@ -14,7 +14,7 @@ from disklab.hosts.delays import Link, NetworkWish, RoundTrip
 from disklab.hosts.namespaces import EmulatedHosts, HostWish
 from disklab.hosts.places import Places
 
-from tests.databases.sql import GIB, need_postgresql
+from tests.databases.servers import GIB, need
 from tests.hosts.conftest import Lab, new_lab
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone, pytest.mark.long]
@@ -27,7 +27,7 @@ NOTICED_S = 5.0
 
 
 def test_a_silent_host_is_noticed_and_load_goes_on_when_it_is_back() -> None:
-    need_postgresql()
+    need("postgresql")
     with new_lab() as lab:
         home = lab.root / "database"
         for name in ("data", "run", "log"):

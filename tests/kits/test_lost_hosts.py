@@ -38,7 +38,7 @@ KITS = {
 
 
 @pytest.mark.machine
-@pytest.mark.parametrize("kit", KITS)
+@pytest.mark.parametrize("kit", ["nats", pytest.param("valkey", marks=pytest.mark.long)])
 def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path, kit: str) -> None:
     text = EXPERIMENT.replace("KIT", kit)
     for word, value in KITS[kit].items():

@@ -12,7 +12,7 @@ import pytest
 from disklab.databases.postgresql.configuration import PORT
 from disklab.hosts.addresses import free_addresses
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 from tests.machines.ssh_server import SshServer
 
 from .bench import THREADS, Bench, rows_in
@@ -26,7 +26,7 @@ MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 @pytest.fixture
 def volume() -> Iterator[Path]:
     """A directory that the server's user may pass through; pytest's own are closed to others."""
-    need_postgresql()
+    need("postgresql")
     folder = Path(tempfile.mkdtemp(prefix="disklab-test-"))
     folder.chmod(0o755)
     try:
@@ -141,7 +141,7 @@ def test_clean_stops_and_removes_what_a_killed_run_has_left(
 def test_an_empty_disk_is_formatted_for_it_and_its_host_may_drop_its_page_cache(
     bench: Bench, ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    need_postgresql()
+    need("postgresql")
     text = EXPERIMENT.replace("[2, 4]", "[2]") + "before: {page_cache: cold}\n"
     bench.write("e.yaml", text)
     address = free_addresses(1, (PORT,))[0]

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from disklab.databases.registry import record_of
 from disklab.hosts.addresses import free_addresses
 
-from tests.databases.mariadb import need_mariadb
-from tests.databases.test_redis import need_redis
+from tests.databases.servers import need
 from tests.machines.ssh_server import SshServer
 
 from .bench import Bench, rows_in
 
 MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
-SERVERS: dict[str, tuple[Callable[[], None], str, str]] = {
-    "mariadb": (need_mariadb, "ready for connections", "Shutdown complete"),
-    "redis": (need_redis, "Ready to accept connections", "Redis is now ready to exit"),
+SERVERS: dict[str, tuple[str, str]] = {
+    "mariadb": ("ready for connections", "Shutdown complete"),
+    "redis": ("Ready to accept connections", "Redis is now ready to exit"),
 }
-"""What they need here, and what they log when they have begun and ended."""
+"""What they log when they have begun and ended."""
 
 
 @pytest.mark.parametrize("engine", ["mariadb", pytest.param("redis", marks=pytest.mark.long)])
 def test_it_is_built_filled_loaded_and_removed(
     bench: Bench, ssh_server: SshServer, volume: Path, engine: str
 ) -> None:
-    need, *logged = SERVERS[engine]
-    need()
+    need(engine)
     (address,) = free_addresses(1, record_of(engine).ports)
     host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
     bench.write("e.yaml", rows_in(f"{{engine: {engine}}}", "{read: 50%, write: 50%}"))
@@ -46,4 +43,4 @@ def test_it_is_built_filled_loaded_and_removed(
     assert not {"disk_read_ios", "disk_write_bytes"} & set(result.model_extra or {})
     assert any("the load came from the machine" in text for text in result.warnings)
     log = (run.folder / "logs" / "n1-output.log").read_text(encoding="utf-8")
-    assert [line for line in logged if line not in log] == []
+    assert [line for line in SERVERS[engine] if line not in log] == []

@@ -11,7 +11,7 @@ from disklab.measurement import canary
 from disklab.measurement.canary import Beside, Canaries, Nest
 from disklab.measurement.journal import Change, Journal
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 
 from .bench import Bench
 from .emulated import Disk, served_hosts
@@ -168,7 +168,7 @@ factors:
 @pytest.mark.machine
 @pytest.mark.alone  # its host has a disk mounted, which others' hosts would hold
 def test_a_disk_that_gets_slower_beside_a_trial_is_told(bench: Bench, tmp_path: Path) -> None:
-    need_postgresql()
+    need("postgresql")
     bench.write("e.yaml", EXPERIMENT)
     with served_hosts(1, tmp_path, Disk("azure/S10", "azure/Standard_E8ds_v4")) as served:
         bench.write("h.yaml", served.text())

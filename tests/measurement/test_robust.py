@@ -12,7 +12,7 @@ import pytest
 from disklab.measurement.journal import Journal
 from disklab.results import Run
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 
 from .bench import Bench
 from .emulated import Served, served_hosts
@@ -65,7 +65,7 @@ def fills(run: Run) -> list[tuple[tuple[int, int], str]]:
 @pytest.mark.alone
 @pytest.mark.long
 def test_a_conductor_killed_at_20_random_points_goes_on(bench: Bench, tmp_path: Path) -> None:
-    need_postgresql()
+    need("postgresql")
     bench.write("e.yaml", DATABASE)
     with served_hosts(1, tmp_path) as served:
         bench.write("h.yaml", served.text())

@@ -15,7 +15,7 @@ from statistics import median
 import pytest
 from disklab.results import Mode, TrialResult
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 
 from .bench import Bench
 from .emulated import Disk, served_hosts
@@ -64,7 +64,7 @@ def in_three_modes(
     bench: Bench, folder: Path, rows: str, *how: str
 ) -> dict[str, tuple[float, float, float]]:
     """Return each figure predicted, rehearsed and measured: the median of the repeats."""
-    need_postgresql()
+    need("postgresql")
     bench.write("e.yaml", EXPERIMENT.replace("100k", rows))
     predicted = ended(bench, "predict")
     rehearsed = ended(bench, "rehearse", *how)

@@ -17,7 +17,7 @@ from disklab.measurement import host_links
 from disklab.measurement.host_links import HostLinks, Shape
 from disklab.measurement.journal import HANDLE, Journal, undo_all
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 
 from .bench import Bench
 from .emulated import Served, served_hosts
@@ -204,7 +204,7 @@ MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 
 
 def prepared(bench: Bench, served: Served, last_s: int) -> None:
-    need_postgresql()
+    need("postgresql")
     text = EXPERIMENT.replace("LAST", str(last_s)).replace("LONG", str(last_s + 3))
     bench.write("e.yaml", text)
     served.more = {"may_change": ["network"]}

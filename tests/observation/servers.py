@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 
-from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
-from disklab.databases.cassandra.configuration import CQL_PORT, JOLOKIA_PORT, STORAGE_PORT
+from disklab.databases import Conditions, Database, Request, Sizes
 from disklab.engine import LoadDone, LoadJob, LoadRun, run_load
 from disklab.engine.load import ClosedLoop, OpenLoop, RowsWorkload, Stop, load_target
-from disklab.hosts.addresses import free_addresses
 
-GIB = 1 << 30
-PORTS = (CQL_PORT, STORAGE_PORT, JOLOKIA_PORT)
+from tests.databases.servers import GIB, running
+
 IN_FLIGHT = 16
 """Fewer than the connections that PostgreSQL allows."""
 ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 100
@@ -28,16 +22,6 @@ ROWS, COLUMNS, COLUMN_BYTES = 20_000, 5, 100
 @contextmanager
 def cassandra(version: str | None = None, nodes: int = 1) -> Iterator[Database]:
     """Yield running nodes, with an empty table `rows` of five columns."""
-    root = Path(tempfile.mkdtemp(prefix="disklab-test-"))
-    # The server is run by a user who may not look into a folder of root's alone.
-    root.chmod(0o755)
-    places = []
-    for number, address in enumerate(free_addresses(nodes, PORTS), 1):
-        data = root / f"n{number}"
-        data.mkdir()
-        name = f"cql-{os.getpid()}-{number}"
-        run_dir = root / f"run{number}"
-        places.append(NodePlace(name, address, {"data": data}, run_dir, root / "log"))
     asked = Request(
         "cassandra",
         Sizes(64 * GIB, Fraction(1, 40), nodes=nodes),
@@ -45,13 +29,8 @@ def cassandra(version: str | None = None, nodes: int = 1) -> Iterator[Database]:
         columns=COLUMNS,
         version=version,
     )
-    database = provision(asked, places)
-    try:
-        database.start()
+    with running(asked, "data") as database:
         yield database
-    finally:
-        database.stop()
-        shutil.rmtree(root)
 
 
 def fill(database: Database) -> None:

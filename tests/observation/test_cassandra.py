@@ -22,7 +22,7 @@ from tests.databases.rows import asking_cql
 from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
 
-pytestmark = [pytest.mark.machine, pytest.mark.alone]
+pytestmark = pytest.mark.machine
 
 RATE, READ_RATIO = 300.0, 0.75
 READINGS = 60

@@ -16,8 +16,6 @@ from tests.databases.mariadb import mariadb
 from tests.observation.command import AsRole, observed
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, fill, loaded
 
-pytestmark = pytest.mark.alone
-
 RATE, READ_RATIO = 300.0, 0.75
 SETTINGS = {"performance_schema": True, "userstat": True, "sync_binlog": 1}
 WATCH, SECRET = "watch", "observes-alone"
@@ -36,7 +34,7 @@ def database() -> Iterator[MariaDB]:
 
 def test_what_is_found_is_what_was_asked_for(database: MariaDB, tmp_path: Path) -> None:
     out = tmp_path / "o.yaml"
-    told = observed("mariadb", AsRole(database, WATCH, SECRET), out, "--for", "20s")
+    told = observed("mariadb", AsRole(database, WATCH, SECRET), out, "--for", "10s")
     assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
     assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
     assert told["row_bytes"] == pytest.approx(COLUMNS * COLUMN_BYTES, rel=0.1)

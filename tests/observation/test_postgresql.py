@@ -16,8 +16,6 @@ from tests.databases.sql import asking, postgresql
 from tests.observation.command import observed
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, fill, loaded
 
-pytestmark = pytest.mark.alone
-
 RATE, READ_RATIO = 300.0, 0.75
 DEVICE = """
 title: t
@@ -40,7 +38,7 @@ def database() -> Iterator[Database]:
 
 def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path) -> None:
     trace = ("--block-trace", "2s")
-    told = observed("postgresql", database, tmp_path / "o.yaml", *LOOK, "20s", *trace)
+    told = observed("postgresql", database, tmp_path / "o.yaml", *LOOK, "10s", *trace)
     assert told["reads_per_s"] == pytest.approx(RATE * READ_RATIO, rel=0.1)
     assert told["writes_per_s"] == pytest.approx(RATE * (1 - READ_RATIO), rel=0.1)
     assert told["read_ratio"] == pytest.approx(READ_RATIO, rel=0.1)

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.conftest import IN_CI
 from tests.hosts.conftest import DISKLAB, Lab
-
-
-def need_etcd() -> None:
-    """Skip without an etcd; in CI that is a failure."""
-    if shutil.which("etcd") is None:
-        assert not IN_CI, "scripts/setup.sh installs etcd in CI"
-        pytest.skip("etcd is not installed")
 
 
 def rehearsed(lab: Lab, file: Path, *options: str, most_s: float) -> tuple[dict[str, Any], Path]:

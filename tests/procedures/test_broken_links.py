@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.servers import need
 from tests.hosts.conftest import Lab
 
-from .rehearsed import need_etcd, rehearsed
+from .rehearsed import rehearsed
 
 EXPERIMENT = """
 title: etcd on broken links
@@ -49,7 +50,7 @@ MOST_SECONDS = 400.0
 @pytest.mark.machine
 @pytest.mark.alone
 def test_links_and_a_zone_break_and_nothing_is_lost(lab: Lab, tmp_path: Path) -> None:
-    need_etcd()
+    need("etcd")
     file = tmp_path / "links.yaml"
     file.write_text(EXPERIMENT, encoding="utf-8")
     result, _ = rehearsed(lab, file, most_s=MOST_SECONDS)

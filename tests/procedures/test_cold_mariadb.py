@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from disklab.results import Run
 
-from tests.databases.mariadb import need_mariadb
+from tests.databases.servers import need
 from tests.hosts.conftest import Lab
 
 from .rehearsed import rehearsed
@@ -37,7 +37,7 @@ MOST_SECONDS = 600.0
 @pytest.mark.alone
 @pytest.mark.long
 def test_servers_are_watched_when_a_condition_has_restarted_them(lab: Lab, tmp_path: Path) -> None:
-    need_mariadb()
+    need("mariadb")
     file = tmp_path / "cold.yaml"
     file.write_text(EXPERIMENT, encoding="utf-8")
     result, folder = rehearsed(lab, file, most_s=MOST_SECONDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
 
 # In CI test_broken_links rehearses on emulated hosts, and tests/hosts/test_delays.py measures their
@@ -42,7 +42,7 @@ MOST_SECONDS = 300.0
 
 
 def command(folder: Path) -> list[str]:
-    need_postgresql()
+    need("postgresql")
     file = folder / "hosts.yaml"
     file.write_text(EXPERIMENT)
     return [str(DISKLAB), "rehearse", str(file), "--quick", "--out", str(folder / "runs")]

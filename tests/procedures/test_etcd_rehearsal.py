@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.servers import need
 from tests.hosts.conftest import Lab
 
-from .rehearsed import need_etcd, rehearsed
+from .rehearsed import rehearsed
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "etcd-which-disk.yaml"
 
@@ -21,7 +22,7 @@ MOST_SECONDS = 400.0
 @pytest.mark.alone
 @pytest.mark.long  # CI: test_broken_links, and tests/report/test_published_rules.py
 def test_a_disk_is_held_against_the_rule(lab: Lab, tmp_path: Path) -> None:
-    need_etcd()
+    need("etcd")
     small = tmp_path / "small.yaml"
     text = EXPERIMENT.read_text(encoding="utf-8")
     small.write_text(text.replace("rows: 20k", "rows: 500").replace("60s", "4s"), encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases.mariadb import need_mariadb
+from tests.databases.servers import need
 from tests.hosts.conftest import Lab
 
 from .rehearsed import rehearsed
@@ -53,7 +53,7 @@ MOST_SECONDS = 900.0
 def test_no_acknowledged_commit_goes_with_a_lost_vm(
     lab: Lab, tmp_path: Path, copies: int, events: str, away_s: float
 ) -> None:
-    need_mariadb()
+    need("mariadb")
     file = tmp_path / "lost.yaml"
     text = EXPERIMENT.replace("COPIES", str(copies)).replace("EVENTS", events)
     file.write_text(text, encoding="utf-8")

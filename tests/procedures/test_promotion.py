@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases.sql import need_postgresql
+from tests.databases.servers import need
 from tests.hosts.conftest import Lab
 
 from .rehearsed import rehearsed
@@ -58,7 +58,7 @@ MOST_SECONDS = 900.0
 @pytest.mark.long
 @pytest.mark.parametrize("commits", ["quorum", "primary alone"])
 def test_clients_follow_a_promoted_standby(lab: Lab, tmp_path: Path, commits: str) -> None:
-    need_postgresql()
+    need("postgresql")
     file = tmp_path / "promotion.yaml"
     file.write_text(EXPERIMENT, encoding="utf-8")
     result, _ = rehearsed(lab, file, "--only", f"commits={commits}", most_s=MOST_SECONDS)
