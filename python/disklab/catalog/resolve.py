@@ -337,10 +337,10 @@ def _local(
             "ephemeral-os": "ephemeral OS disk",
         }
         rule = f"{vm.name} has no {what[name]} ({source})"
-        able = [other for other in catalog.vms.values() if _local_bytes(other, name)]
-        able.sort(key=lambda other: other.vendor != vm.vendor)
-        such = f", such as {able[0].name}," if able else ""
-        way_out = f"choose a VM that has one{such} or an attached disk"
+        own = (other for other in catalog.vms.values() if other.vendor == vm.vendor)
+        able = next((other.name for other in own if _local_bytes(other, name)), None)
+        such = f"a VM that has one, such as {able}, or " if able else ""
+        way_out = f"choose {such}an attached disk"
         if name == "local" and vm.facts.nvme is not None:
             way_out = "its own disks are NVMe: write `nvme`"
         if name == "nvme" and vm.facts.temp_gib:

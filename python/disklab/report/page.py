@@ -71,7 +71,7 @@ def opening(report: Report) -> str:
     """Return the question, and in one line what was run."""
     first = report.subjects[0]
     info = first.info
-    told = [info.mode, f"{len(first.matrix.cells)} cells"]
+    told = [info.mode, wording.counted(len(first.matrix.cells), "cell")]
     if info.repeats and info.repeats > 1:
         told.append(f"{info.repeats} repeats")
     if info.share is not None:
