@@ -19,7 +19,7 @@ from disklab.advice.levers import (
 )
 from disklab.advice.options import Option
 from disklab.advice.question import FACTOR, Question, question_of
-from disklab.advice.search import Simulator
+from disklab.advice.simulator import Simulator
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
 from disklab.prediction.cells import prepare

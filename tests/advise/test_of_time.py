@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.advice.question import question_of
-from disklab.advice.search import in_a_quiet_hour
+from disklab.advice.simulator import in_a_quiet_hour
 from disklab.errors import UserError
 from disklab.results.required import Bounds, Required
 

@@ -15,7 +15,7 @@ from disklab import spec
 from disklab.advice.bounds import SLACK, Machine, cache_bytes, ceiling
 from disklab.advice.candidates import Candidate, field_of, spec_of, too_weak
 from disklab.advice.question import Question, question_of
-from disklab.advice.search import Simulator
+from disklab.advice.simulator import Simulator
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Calibration, calibration_for
 from disklab.results.pricing import cluster_price

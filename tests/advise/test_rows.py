@@ -11,10 +11,10 @@ from disklab.advice.candidates import Candidate
 from disklab.advice.options import RANKS, Option, ranked
 from disklab.advice.promise import MOST_USED, bought, with_room
 from disklab.advice.rows import ALTERNATIVES, alternatives, rows_of
-from disklab.advice.search import Fidelity, Tried
+from disklab.advice.simulator import Fidelity, Tried
 from disklab.results import TrialResult
-from disklab.results.records import Bottleneck
-from disklab.results.required import Bounds, Kept, Outcome, Point, Required
+from disklab.results.records import Band, Bands, Bottleneck
+from disklab.results.required import Bounds, Kept, Outcome, Point, Required, judge
 
 from tests.advise.test_search import candidates
 
@@ -42,6 +42,9 @@ ROOM = Required(all=Bounds(p99_ms=10), rate_per_s=1000, head_room_ratio=0.3)
 def tried(candidate: Candidate, chance: random.Random, fidelity: Fidelity) -> Tried:
     one = result(chance.choice((2.0, 9.0, 12.0, 400.0)), chance.choice((0.4, 0.95)))
     told = bought(ROOM, [one])
+    if fidelity == "quick" and chance.random() < 0.3:
+        one = one.model_copy(update={"bands": Bands(figures={"p99_ms": Band(low=0.8, high=80)})})
+        told = judge(ROOM, [one])
     return Tried(candidate, one, told, told.outcome is Outcome.MET, fidelity, ROOM)
 
 
@@ -64,6 +67,10 @@ def test_hardware_stands_once_by_its_surest_figures_and_ranks_as_its_outcome(see
         surest = min(FIDELITIES.index(one.fidelity) for one in own)
         assert FIDELITIES.index(row.fidelity) == (0 if row.option else surest)
         assert row.fidelity == "full" or row.outcome is not Outcome.MET
+        # A band that leaves doubt is surer than a figure alone.
+        same = [one for one in own if one.fidelity == row.fidelity]
+        assert row.option or bool(row.result.bands) == any(one.result.bands for one in same)
+        assert row.raised is not bool(row.option or row.result.bands)
         assert (row.why == "") == (row.outcome is Outcome.MET)
     rest = [RANKS.index(row.outcome) for row in rows[len(options) :] if not row.candidate.lossy]
     assert rest == sorted(rest)

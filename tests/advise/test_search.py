@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.advice.advise import rejected_of
 from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
 from disklab.advice.levers import COLLECTOR, tuned
 from disklab.advice.options import disks_alone
 from disklab.advice.question import Question, question_of
-from disklab.advice.search import Ladder, Simulator, Tried, front, ladders_of, sketches
+from disklab.advice.search import Ladder, front, ladders_of, take_back
+from disklab.advice.simulator import Simulator, Tried, pausing
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
@@ -64,6 +64,12 @@ def climbed(ladder: Ladder, quick: Quick) -> Ladder:
     return ladder
 
 
+def missed(candidate: Candidate) -> Tried:
+    """Return an option that misses the promise when it is looked at more closely."""
+    result: Any = None
+    return Tried(candidate, result, Kept(Outcome.MISSED, ()), promising=False, fidelity="full")
+
+
 def best_of(ladder: Ladder) -> Candidate:
     assert ladder.best is not None
     return ladder.best.candidate
@@ -73,7 +79,7 @@ def test_the_search_goes_on_above_what_fails_at_full_fidelity() -> None:
     quick, all_ = Quick(), candidates()
     ladder = climbed(Ladder("P", list(all_)), quick)
     assert best_of(ladder).vm.endswith("E8s_v3")
-    ladder.reject()
+    ladder.reject(missed(best_of(ladder)))
     climbed(ladder, quick)
     cheapest = next(one for one in all_ if "E16s" in one.vm)
     assert best_of(ladder).hardware == cheapest.hardware
@@ -86,7 +92,8 @@ def test_what_costs_more_than_something_that_does_it_is_not_searched() -> None:
     quick, all_ = Quick(), candidates()
     ladder = climbed(Ladder("P", list(all_)), quick)
     cheapest = next(one for one in all_ if "E16s" in one.vm)
-    ladder.reject(below_usd=cheapest.usd_per_month)
+    ladder.reject(missed(best_of(ladder)))
+    ladder.look_again(cheapest.usd_per_month)
     asked = len(quick.asked)
     climbed(ladder, quick)
     assert not [one for one in quick.asked[asked:] if one.startswith("E16s")]
@@ -96,13 +103,15 @@ def test_an_option_that_fails_as_it_is_may_do_with_its_levers_turned() -> None:
     one = candidates()[-1]
     levers = tuned(one, question().spec)[0]
     result: Any = None
-    met, missed = Kept(Outcome.MET, ()), Kept(Outcome.MISSED, ())
+    met = Kept(Outcome.MET, ())
     ladder = Ladder("P", [one])
-    ladder.learn(one, [Tried(one, result, missed, True), Tried(levers, result, met, True)])
+    ladder.learn(
+        one, [Tried(one, result, Kept(Outcome.MISSED, ()), True), Tried(levers, result, met, True)]
+    )
     assert best_of(ladder) == one
-    ladder.reject()
+    ladder.reject(missed(one))
     assert best_of(ladder) == replace(one, settings=levers.settings)
-    ladder.reject()
+    ladder.reject(missed(levers))
     assert ladder.best is None
 
 
@@ -115,9 +124,9 @@ def test_other_kinds_are_looked_at_again_when_the_leading_one_fails() -> None:
     result: Any = None
     met = Tried(dear, result, Kept(Outcome.MET, ()), promising=True)
     other.tried, other.best, other.alive = [met], met, []
-    missed = SimpleNamespace(kept=Kept(Outcome.MISSED, ()))
-    full: Any = {best_of(leader).name: missed}
-    assert rejected_of([leader, other], full, float("inf")) == [leader]
+    assert leader.best is not None
+    take_back([leader, other], leader.best, missed(best_of(leader)))
+    assert leader.rejected
     assert other.alive
     assert max(one.usd_per_month for one in other.alive) < dear.usd_per_month
     assert best_of(other) == dear
@@ -328,7 +337,7 @@ def test_sketches_leave_out_stops_and_quick_cells_have_them(
     )
     asked = question_of(spec.parse(told, Path("t.yaml")), ("P30", "E8s_v3"))
     simulator = Simulator(asked, load_catalog(), calibration)
-    assert sketches(simulator)
+    assert pausing(asked)
     jobs: list[dict[str, Any]] = []
 
     def none(_: Simulator, some: list[dict[str, Any]]) -> Any:

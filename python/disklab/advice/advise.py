@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,8 @@ from disklab.advice.options import SAME_PRICE, Option, disks_alone, levers_of, r
 from disklab.advice.present import candidate_of
 from disklab.advice.promise import bare, with_room
 from disklab.advice.question import FACTOR, Question
-from disklab.advice.search import (
-    Ladder,
-    Simulator,
-    Tried,
-    alone,
-    best_of,
-    climb,
-    come_as_near,
-    front,
-    ladders_of,
-    plainer,
-    steady,
-)
+from disklab.advice.search import Ladder, best_of, climb, front, search
+from disklab.advice.simulator import Fidelity, Simulator, Tried, alone, pausing, steady
 from disklab.catalog import load_catalog
 from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
@@ -41,17 +30,9 @@ from disklab.events import Emit
 from disklab.folders import Inside
 from disklab.prediction import Options, predict
 from disklab.prediction.cells import prepare
-from disklab.prediction.outages import Rebuilt, rebuild_times
-from disklab.prediction.run import bands_of
+from disklab.prediction.outages import rebuild_times
 from disklab.results import Bands, Run
-from disklab.results.required import Outcome, judge, kept, required_of
-from disklab.spec import Experiment
-
-FINALISTS = 3
-"""Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
-
-MOST_ROUNDS = 4
-"""How often the search goes on where a finalist does not keep the promise at full fidelity."""
+from disklab.results.required import kept, required_of
 
 FAR_OFF = 2.0
 """Who misses the promise so many times over gets no band, which would not tell otherwise."""
@@ -80,6 +61,8 @@ class How:
     """Those of options by their names, as far as they are known."""
     memory: Memory = field(default_factory=dict, repr=False, compare=False)
     """Answers of the simulator that are known already."""
+    proved: Mapping[str, Tried] = field(default_factory=dict, repr=False, compare=False)
+    """Options that were looked at more closely, by name, with the load grown where in full."""
     calibration: Calibration | None = None
     out: Path = Path("disklab-runs")
     command: tuple[str, ...] = ()
@@ -97,9 +80,10 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     calibration = how.calibration or calibration_of(question)
     tell("looking through the catalogue", 0, "")
     field = field_of(question, catalog, calibration)
-    ladders = ladders_of(field)
-    simulator = Simulator(question.raised, catalog, calibration, how.workers, seed=how.seed)
-    advice = Advice(question, field, ladders, [], 0)
+    brief = question.brief
+    bands = dict(how.given) if banded(question, how) else None
+    simulator = Simulator(*(brief.raised, catalog, calibration, how.workers, how.seed), bands=bands)
+    advice = Advice(question, field, [], [], 0)
     runs_now = compared(advice)
     if not field.candidates:
         if runs_now is not None:
@@ -107,108 +91,39 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
             store(advice, how)
         return advice
 
-    def heard(cells: int, best: Tried | None) -> None:
+    def heard(ladders: Sequence[Ladder]) -> None:
+        best = best_of(ladders)
         failed = dict.fromkeys(one.kind.partition(",")[0] for one in ladders if one.failed)
         ruled_out = f", ruled out so far: {', '.join(failed)}" if failed else ""
-        tell(f"simulating quick{ruled_out}", cells, "" if best is None else briefly(best, question))
+        words = "" if best is None else briefly(best, question)
+        tell(f"simulating{ruled_out}", simulator.cells, words)
 
-    known: dict[str, Tried] = {}
-    for turn in range(MOST_ROUNDS):
-        climb(ladders, simulator, heard)
-        if turn == 0 and best_of(ladders) is None and (calm := without_pauses(simulator)):
-            # Nothing does it, so disks are looked for that would, were it not for the collector.
-            ladders = advice.ladders = ladders_of(field)
-            climb(ladders, calm, heard)
-            simulator.cells += calm.cells
-            advice.calm = best_of(ladders) is not None
-        if turn == 0 and best_of(ladders) is None:
-            come_as_near(ladders, simulator)
-        most = cheapest_met(known.values())
-        new = [one for one in chosen(ladders) if one.candidate.name not in known]
-        new = [one for one in new if one.candidate.usd_per_month < most]
-        if not new:
-            break
-        first = new[0]
-        if first.promising and not advice.calm and (plain := plainer(first, field, simulator)):
-            new += [plain] if plain.candidate.name not in known else []
-        tell("simulating the finalists", simulator.cells, briefly(first, question))
-        known |= simulator.full([one.candidate for one in new])
-        if advice.calm or not rejected_of(ladders, known, cheapest_met(known.values())):
-            break
-    advice.tried = list(known.values())
-    finalists = shown(known.values(), calm=advice.calm)
-    last = replace(how, memory=simulator.memory)
+    found = search(field, simulator, heard)
+    advice.ladders, advice.calm = found.ladders, found.calm
+    advice.tried = list(found.closer.values())
+    finalists = found.finalists
+    if bands is not None and found.answer is None and not found.calm:
+        for one in finalists:
+            if one.candidate.name not in bands and one.miss <= FAR_OFF:
+                simulator.banded(one.candidate, rough=steady(one, question.spec))
     tell("how sure that is", simulator.cells, briefly(finalists[0], question) if finalists else "")
+    last = replace(how, memory=simulator.memory, given=bands or {}, proved=found.closer)
     options = [one.candidate for one in finalists]
-    last = last if advice.calm else with_bands(finalists, question, calibration, last)
     advice.options = ranked(
         beside(advice, runs_now, options, last, emit).values(), by_price=advice.calm
     )
-    advice.cells = simulator.cells
+    rebuild(advice, how)
     tell("turning the levers", simulator.cells, "")
-    advice.without_room = without_room(advice, simulator)
+    # Disks that come with VMs have the sizes that they have: room to grow may double a price.
+    advice.without_room = looser(advice, simulator, field.tight)
+    if question.nodes_asked:
+        more = field_of(replace(question, more_nodes=True), catalog, calibration).candidates
+        twice = [one for one in more if NODES in one.settings]
+        advice.smaller = looser(advice, simulator, twice)
     explain(advice, simulator)
+    advice.cells = simulator.cells
     store(advice, how)
     return advice
-
-
-def shown(known: Iterable[Tried], *, calm: bool) -> list[Tried]:
-    """Return the finalists of what was simulated at full fidelity, the first the likeliest answer.
-
-    What keeps the promise, by price; where nothing does, what misses it least.
-    """
-    every = sorted(known, key=lambda one: one.candidate.usd_per_month)
-    lossy = [one for one in every if one.candidate.lossy][:1]
-    keeping = [one for one in every if not one.candidate.lossy]
-    able = [one for one in keeping if one.kept.outcome is Outcome.MET]
-    if able and not calm:
-        return [*able[: FINALISTS + 1], *lossy]
-    return [*sorted(keeping, key=lambda one: one.miss)[:FINALISTS], *lossy]
-
-
-def with_bands(
-    finalists: Sequence[Tried], question: Question, calibration: Calibration, how: How
-) -> How:
-    """Return how finalists are simulated, with the bands of those that may be the answer.
-
-    By price, until one surely keeps the promise: what is dearer is not the answer.
-    """
-    if not banded(question, how):
-        return how
-    found: dict[str, Bands] = {}
-    for one in finalists:
-        if one.miss > FAR_OFF:
-            continue
-        rough = steady(one, question.spec)
-        experiment = question.experiment({one.candidate.name: one.candidate.patch()})
-        options = Options(
-            seed=how.seed,
-            bands=True,
-            draws=DRAWS,
-            rough=frozenset({0}) if rough else frozenset(),
-            calibration=calibration,
-            workers=how.workers,
-        )
-        bands = bands_of(experiment, options).get(0)
-        if bands is None:
-            continue
-        found[one.candidate.name] = bands
-        sure = judge(one.required, [one.result.model_copy(update={"bands": bands})])
-        if sure.outcome is Outcome.MET and not one.candidate.lossy:
-            break
-    return replace(how, given=found)
-
-
-DRAWS = 16
-"""Draws of a finalist's bands: its spread is known within a fifth by them, in a quarter of the
-time that telling the unknowns apart takes."""
-
-
-def without_pauses(simulator: Simulator) -> Simulator | None:
-    """Return one that simulates nodes which never pause; None: they never do."""
-    database = simulator.question.spec.database
-    pausing = facts_of(database.engine).simulator == "cassandra"
-    return replace(simulator, ablate=("pauses",), cells=0) if pausing else None
 
 
 def briefly(one: Tried, question: Question) -> str:
@@ -244,7 +159,7 @@ def beside(
     """Simulate options at full fidelity, with what runs now beside them; return the options."""
     names = {one.name for one in options}
     also = [runs_now] if runs_now is not None and runs_now.name not in names else []
-    run, found = finals(advice.question, [*options, *also], how, emit)
+    run, found = finals(advice.question.brief, [*options, *also], how, emit)
     advice.run = run.folder
     if runs_now is not None:
         advice.now = found.get(runs_now.name)
@@ -258,46 +173,6 @@ def refused_as(run: Run, name: str) -> str:
     trials = {one.trial for one in run.planned() if one.factors[FACTOR] == name}
     whys = [str(one.reason) for one in run.results() if one.trial in trials and one.reason]
     return whys[0] if whys else "it has no figures"
-
-
-def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
-    """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
-    best = [one.best for one in ladders if one.best is not None]
-    best.sort(key=lambda one: one.candidate.usd_per_month)
-    # One that loses data is shown for its price, and is never the answer.
-    lossy = [one for one in best if one.candidate.lossy][:1]
-    keeping = [one for one in best if not one.candidate.lossy]
-    if keeping:
-        return [*keeping[: FINALISTS - len(lossy)], *lossy]
-    near = [found for one in ladders if (found := one.nearest) is not None]
-    near = [one for one in near if not one.candidate.lossy]
-    return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 1], *lossy]
-
-
-def cheapest_met(options: Iterable[Option | Tried]) -> float:
-    """Return the price of the cheapest that surely keeps the promise; infinite: none does."""
-    able = (one for one in options if one.kept.outcome is Outcome.MET)
-    return min((one.candidate.usd_per_month for one in able), default=float("inf"))
-
-
-def rejected_of(
-    ladders: Sequence[Ladder], found: Mapping[str, Tried], below_usd: float
-) -> list[Ladder]:
-    """Take back each best that fails at full fidelity, and return the ladders that had one.
-
-    What they have above a price needs no search: something that costs less is known to do.
-    """
-    failed = []
-    for ladder in ladders:
-        full = None if ladder.best is None else found.get(ladder.best.candidate.name)
-        if full and full.kept.outcome is not Outcome.MET:
-            ladder.reject(below_usd)
-            failed.append(ladder)
-    for ladder in ladders:
-        # What was left aside beside a kind that leads may be the cheapest now that it does not.
-        if failed and ladder not in failed and ladder.best is not None:
-            ladder.look_again(below_usd)
-    return failed
 
 
 def finals(
@@ -322,9 +197,10 @@ def finals(
     )
     run = predict(experiment, options, emit)
     calibration = how.calibration or calibration_of(question)
-    rebuilt = _rebuilt(experiment, options, calibration)
     simulator = Simulator(question.raised, load_catalog(), calibration, how.workers, seed=how.seed)
-    raised = replace(simulator, memory=how.memory).full(finalists)
+    raised = {name: one for name, one in how.proved.items() if one.fidelity == "full"}
+    new = [one for one in finalists if one.name not in raised]
+    raised |= replace(simulator, memory=how.memory).full(new)
     nodes = question.spec.nodes
     copies = question.spec.copies
     found = {}
@@ -337,9 +213,8 @@ def finals(
             more = raised.get(candidate.name)
             grown = None if more is None else more.kept
             promise = with_room(promise, grown, required.head_room_ratio)
-            again = rebuilt.get(trial.trial)
             found[candidate.name] = Option(
-                *(candidate, results, promise, candidate.nodes_of(nodes), again),
+                *(candidate, results, promise, candidate.nodes_of(nodes), None),
                 copied=copies > 1,
                 raised=None if more is None else more.result,
             )
@@ -353,28 +228,30 @@ def banded(question: Question, how: How) -> bool:
     return quick if how.bands is None else how.bands
 
 
-def _rebuilt(
-    experiment: Experiment, options: Options, calibration: Calibration
-) -> dict[int, Rebuilt]:
-    """Return what a lost node of each option needs until it has its data again."""
-    catalog = load_catalog()
-    runnable = {}
-    for trial in experiment.trials("predict"):
-        if trial.refused is None:
-            prepared = prepare(trial, catalog, calibration, str(experiment.path))
-            if prepared.job is not None:
-                runnable[trial.index] = (trial, prepared.job)
-    return rebuild_times(runnable, options.seed, options.workers)
+def rebuild(advice: Advice, how: How) -> None:
+    """Add to the answer what a lost node of it needs until it has its data again."""
+    if not advice.options:
+        return
+    first, *others = advice.options
+    question = advice.question.brief
+    experiment = question.experiment({first.candidate.name: first.candidate.patch()})
+    (trial,) = experiment.trials("predict")
+    calibration = how.calibration or calibration_of(question)
+    job = prepare(trial, load_catalog(), calibration, str(experiment.path)).job
+    if job is not None:
+        found = rebuild_times({0: (trial, job)}, how.seed, how.workers).get(0)
+        advice.options = [replace(first, rebuilt=found), *others]
 
 
 def explain(advice: Advice, simulator: Simulator) -> None:
     """Add what the disks do by themselves, levers, and what flips the choice."""
-    unraised = replace(simulator, question=advice.question)
+    unraised = replace(simulator, question=advice.question.brief)
     judge_disks(advice, unraised, simulator)
     options, spec = advice.options[:EXPLAINED], advice.question.spec
     more = {one.name: one_more(one.candidate, spec) for one in options}
     some = [one.candidate for one in options]
-    quick = unraised.quick(some + [way for ways in more.values() for way, _, _ in ways])
+    ways = some + [way for ways in more.values() for way, _, _ in ways]
+    quick = unraised.quick(ways, first_look(advice.question))
     for number, one in enumerate(options):
         first = quick.get(one.candidate.name)
         turned = [
@@ -385,21 +262,25 @@ def explain(advice: Advice, simulator: Simulator) -> None:
         levers = levers_of(first.result, turned) if first is not None else ()
         advice.options[number] = replace(one, levers=levers)
     advice.changes = [*flips(advice, simulator)]
-    advice.cells = simulator.cells
 
 
-def without_room(advice: Advice, simulator: Simulator) -> Candidate | None:
-    """Return what would do for much less with the data of the first day; None: nothing.
+def first_look(question: Question) -> Fidelity:
+    """Return at which fidelity options are compared: sketches, unless these leave out stops."""
+    return "quick" if pausing(question) else "sketch"
 
-    Disks that come with VMs have the sizes that they have: room for growth may double a price.
+
+def looser(advice: Advice, simulator: Simulator, options: Sequence[Candidate]) -> Candidate | None:
+    """Return which of the options would do for much less than the answer; None: none.
+
+    Those that a rule of the question leaves out: room to grow, the number of nodes.
     """
     chosen = advice.chosen
     if chosen is None:
         return None
     most = chosen.candidate.usd_per_month * STEP_RATIO
-    cheap = [one for one in advice.looked.tight if one.usd_per_month < most and not one.lossy]
-    ladder = Ladder("tight", front(cheap))
-    climb([ladder], simulator, lambda *_: None)
+    cheap = [one for one in options if one.usd_per_month < most and not one.lossy]
+    ladder = Ladder("looser", front(cheap))
+    climb([ladder], simulator, lambda _: None)
     return None if ladder.best is None else ladder.best.candidate
 
 
@@ -416,7 +297,7 @@ def judge_disks(advice: Advice, simulator: Simulator, raised: Simulator) -> None
 
     That with the head-room, where it fails.
     """
-    calm = without_pauses(simulator)
+    calm = simulator.never_pausing
     if calm is None:
         return
     candidates = [one.candidate for one in advice.options]
@@ -429,7 +310,6 @@ def judge_disks(advice: Advice, simulator: Simulator, raised: Simulator) -> None
         is not None
     }
     stopping = raised.quick(list(usual.values()))
-    simulator.cells += calm.cells
     for number, one in enumerate(advice.options):
         name = one.candidate.name
         if name in alone:
@@ -441,7 +321,8 @@ def judge_disks(advice: Advice, simulator: Simulator, raised: Simulator) -> None
 
 def flips(advice: Advice, simulator: Simulator) -> list[str]:
     """Return at which price, rate or data the choice is another one."""
-    able = [one for one in advice.options if one.kept.outcome in (Outcome.MET, Outcome.CANNOT_TELL)]
+    best = advice.chosen or advice.perhaps
+    able = [one for one in advice.options if best and one.kept.outcome is best.kept.outcome]
     if not able:
         return []
     first, found = able[0], []
@@ -453,14 +334,13 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
                 f"Price: {second.name} ({second.price}) is the choice once the first costs "
                 f"{more * 100:.0f} % more."
             )
-    for words, question in grown(advice.question):
-        grown_simulator = replace(simulator, question=question, cells=0)
+    for words, question in grown(advice.question.brief):
         try:
-            quick = grown_simulator.quick([one.candidate for one in able])
+            looks = replace(simulator, question=question)
+            quick = looks.quick([one.candidate for one in able], first_look(question))
         except UserError:
             # None of them can be: so much data fits on no option's disks.
             quick = {}
-        simulator.cells += grown_simulator.cells
         left = [one for one in able if (t := quick.get(one.candidate.name)) and t.promising]
         if not left:
             found.append(f"{words}: none of these options keeps the promise; ask again with it.")

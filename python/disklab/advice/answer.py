@@ -15,7 +15,8 @@ from disklab.advice.present import Present, present_of
 from disklab.advice.promise import fullest_limit, limit_is
 from disklab.advice.question import Question
 from disklab.advice.rows import Row, alternatives, reason, rows_of
-from disklab.advice.search import Ladder, Tried
+from disklab.advice.search import Ladder
+from disklab.advice.simulator import Tried
 from disklab.catalog import load_catalog
 from disklab.catalog.facts import GIB
 from disklab.catalog.price import Price, vm_price, volume_price
@@ -63,6 +64,8 @@ class Advice:
     """The experiment file that a rehearsal takes."""
     without_room: Candidate | None = None
     """The cheapest that would do, had the data no room to grow; None: the answer itself, or so."""
+    smaller: Candidate | None = None
+    """What would do with more and smaller nodes than were asked for; None: nothing for less."""
     now: Option | None = None
     """What runs now, simulated at full fidelity beside the options."""
     unknown: str = ""
@@ -139,7 +142,7 @@ class Advice:
         parts = []
         if used is not None:
             limit = limit_is(fullest_limit(one.results[0]), f"{used * 100:.0f} %")
-            parts.append(f"{limit} in the mean and nothing is fuller")
+            parts.append(f"{limit} on average and nothing is fuller")
         parts += [latency] if (latency := self._latency(one)) else []
         return f"{rate} {'; '.join(parts) or 'it keeps up'}."
 
@@ -182,11 +185,16 @@ class Advice:
         ]
 
     def _more_nodes(self) -> list[str]:
-        """Return how to ask for more and smaller nodes; none: they were looked through."""
+        """Return what more and smaller nodes would do; none: they were looked through."""
         question, nodes = self.question, self.question.spec.cluster.nodes
         if not question.nodes_asked or not searches_nodes(question.spec):
             return []
-        return [f"`--nodes {nodes}+` looks at {2 * nodes} smaller nodes too."]
+        if self.smaller is None:
+            return [f"{2 * nodes} smaller nodes would save less than a tenth, or fail."]
+        return [
+            f"{self.smaller.hardware} may do it for {self.smaller.usd_per_month:,.0f} USD a month, "
+            f"after a first look: `--nodes {nodes}+` looks at {2 * nodes} smaller nodes too."
+        ]
 
     def _plainer(self, one: Option) -> list[str]:
         """Return why the option is the answer where it is not the cheapest; none: it is."""

@@ -126,7 +126,7 @@ def _row(row: Row, advice: Advice) -> dict[str, Any]:
         "overloaded": row.kept.achieved_ratio is not None,
         "other": [point.what for point in row.kept.points if point.outcome.value == "missed"],
         "binds": bound_by(row.result) if option is None else option.binds,
-        "raised": option is None,
+        "raised": row.raised,
     }
     return found if option is None else found | _finalist(option, advice)
 

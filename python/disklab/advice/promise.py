@@ -24,15 +24,23 @@ SLACK = 1.25
 """
 
 
+SHORT = 0.95
+"""Of how full a limit may be, in a cell that is shorter than one that proves an answer: in a minute
+flushes and compactions fill it by some percent more than in 20 s."""
+
+
 def most_used(require: Require | Required) -> float:
     """Return how full a limit may be at the asked rate."""
     return MOST_USED if require.head_room_ratio else 1.0
 
 
-def bought(required: Required, results: Sequence[TrialResult]) -> Kept:
-    """Judge an option by its results with figures, of which there is one at least."""
+def bought(required: Required, results: Sequence[TrialResult], margin: float = 1.0) -> Kept:
+    """Judge an option by its results with figures, of which there is one at least.
+
+    `margin`: share of what a limit may be full that a short cell may show.
+    """
     told = judge(required, results)
-    crowded = None if told.achieved_ratio is not None else _crowded(required, results)
+    crowded = None if told.achieved_ratio is not None else _crowded(required, results, margin)
     if crowded is None:
         return told
     outcome = told.outcome if told.outcome is Outcome.CANNOT_SUSTAIN else Outcome.MISSED
@@ -55,9 +63,10 @@ def with_room(told: Kept, raised: Kept | None, room_ratio: float) -> Kept:
     return replace(told, outcome=Outcome.MISSED, points=(*told.points, *more))
 
 
-def _crowded(required: Required, results: Sequence[TrialResult]) -> Point | None:
+def _crowded(required: Required, results: Sequence[TrialResult], margin: float) -> Point | None:
     """Return the limit that is fuller than is allowed at the asked rate; None: none is."""
     most, rate = most_used(required), required.rate_per_s
+    most *= margin if required.head_room_ratio else 1.0
     for result in results:
         used, offered = fullest(result), offered_per_s(result)
         if used is None or not offered or not rate:
@@ -72,20 +81,33 @@ def _crowded(required: Required, results: Sequence[TrialResult]) -> Point | None
     return None
 
 
+TELLING = 0.5
+"""A limit that is emptier is not why something is slow."""
+
+
+def limits_of(result: TrialResult) -> dict[str, float]:
+    """Return how full each limit is."""
+    used = {one.limit: one.utilisation for one in result.telemetry.limits if one.utilisation}
+    if result.bottleneck is not None and result.bottleneck.utilisation:
+        used.setdefault(result.bottleneck.resource, result.bottleneck.utilisation)
+    return used
+
+
 def fullest_limit(result: TrialResult) -> str:
     """Return the name of the fullest limit."""
-    told = {one.limit: one.utilisation for one in result.telemetry.limits if one.utilisation}
-    if result.bottleneck is not None and result.bottleneck.utilisation:
-        told.setdefault(result.bottleneck.resource, result.bottleneck.utilisation)
-    return max(told, key=lambda name: told[name])
+    used = limits_of(result)
+    return max(used, key=lambda name: used[name])
 
 
-LIMITS = {"node CPU": "the nodes' CPU", "client CPU": "the client's CPU"}
+LIMITS = {"node": "the nodes'", "client": "the client's", "vm": "the VM's", "data": "the data"}
 
 
 def limit_is(name: str, used: str) -> str:
     """Return how full a limit is as people say it: `the nodes' CPU is 51 % busy`."""
-    return f"{LIMITS[name]} is {used} busy" if name in LIMITS else f"{name} is {used} used"
+    first, space, rest = name.partition(" ")
+    whose = LIMITS.get(first, first) + space + rest
+    verb = "are" if name.casefold().endswith("s") else "is"
+    return f"{whose} {verb} {used} {'busy' if rest == 'CPU' else 'used'}"
 
 
 def bare(required: Required) -> Required:

@@ -37,6 +37,9 @@ HEAD_ROOM = 0.3
 # Long enough for flushes, compactions and pauses to show in the 99th percentile.
 DURATION = "60s"
 
+LOOK_S = 20
+"""Of a cell at most, but for those that prove an answer, which last as long as the file says."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -75,6 +78,38 @@ class Question:
     def raised(self) -> Question:
         """The question whose cells are offered the head-room too, in which the search looks."""
         return self.offering(self.raised_per_s)
+
+    @property
+    def asked(self) -> Question:
+        """The question whose cells are offered what is asked for."""
+        return self.offering(self.rate_per_s)
+
+    def lasting(self, most_s: float) -> Question:
+        """Return the question whose cells last so long at most, where nothing counts their time."""
+        spec = self.spec
+        stop = spec.workload.stop
+        if stop is None or not stop.duration_s or stop.operations is not None:
+            return self
+        if spec.events or spec.failures is not None or spec.workload.warm_up_s:
+            return self
+        seconds = plain_number(min(most_s, stop.duration_s))
+        work = self.tree["workload"] | {"stop": {"duration": f"{seconds}s"}}
+        return replace(self, tree=self.tree | {"workload": work})
+
+    @property
+    def brief(self) -> Question:
+        """The question in whose cells the search looks."""
+        return self.lasting(LOOK_S)
+
+    @property
+    def whole(self) -> Question:
+        """The question whose cells last as long as it says."""
+        return self.lasting(float("inf"))
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its cells last as long as it says."""
+        return self.tree == self.whole.tree
 
     def offering(self, rate_per_s: float) -> Question:
         """Return the question whose cells are offered another rate."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from disklab.advice.candidates import Candidate
 from disklab.advice.options import RANKS, Option
-from disklab.advice.promise import fullest_limit, limit_is
-from disklab.advice.search import Fidelity, Tried
+from disklab.advice.promise import TELLING, fullest_limit, limit_is
+from disklab.advice.simulator import Fidelity, Tried
 from disklab.results import TrialResult
 from disklab.results.required import CLIFF_RATIO, Kept, Outcome, Point, carried_ratio, fullest
 
@@ -50,6 +50,11 @@ class Row:
         """Whether it keeps the promise, which a first look alone does not tell."""
         met = self.kept.outcome is Outcome.MET
         return Outcome.CANNOT_TELL if met and self.fidelity != "full" else self.kept.outcome
+
+    @property
+    def raised(self) -> bool:
+        """Whether its figures are of the load with the head-room on top."""
+        return self.option is None and self.result.bands is None
 
     @property
     def why(self) -> str:
@@ -91,8 +96,9 @@ def rows_of(options: Sequence[Option], tried: Iterable[Tried], nodes: int) -> li
     return found + rest
 
 
-def _sure(one: Tried) -> tuple[int, bool, float]:
-    return FIDELITIES.index(one.fidelity), one.kept.outcome is not Outcome.MET, one.miss
+def _sure(one: Tried) -> tuple[int, bool, bool, float]:
+    missed = one.kept.outcome is not Outcome.MET
+    return FIDELITIES.index(one.fidelity), one.result.bands is None, missed, one.miss
 
 
 def alternatives(rows: Sequence[Row], room_ratio: float = 0.0) -> list[str]:
@@ -112,7 +118,7 @@ def alternatives(rows: Sequence[Row], room_ratio: float = 0.0) -> list[str]:
     cheaper = [*_each_kind(cheaper)]
     few = cheaper[: ALTERNATIVES - min(1, len(same))]
     chosen = [*sorted(few, key=lambda one: one.usd), *same][:ALTERNATIVES]
-    return [why_not(one, answer, 0.0 if one.option else room_ratio) for one in chosen]
+    return [why_not(one, answer, room_ratio * one.raised) for one in chosen]
 
 
 def _each_kind(rows: Iterable[Row]) -> Iterator[Row]:
@@ -158,7 +164,7 @@ def reason(one: Row) -> str:
         return f"may miss it: {doubt(point, one.result)}"
     if point.asked.endswith("full"):
         limit = limit_is(point.what, point.found)
-        return f"{limit} in the mean, which leaves no room ({point.asked})"
+        return f"{limit} on average, which leaves no room ({point.asked})"
     bound = point.asked.removeprefix("at most ")
     return f"misses your {bound} ({point.what} {point.found}){_full(one.result)}"
 
@@ -181,7 +187,3 @@ def _full(result: TrialResult) -> str:
     if used is None or used < TELLING:
         return ""
     return f": {limit_is(fullest_limit(result), f'{min(used, 1.0) * 100:.0f} %')}"
-
-
-TELLING = 0.5
-"""A limit that is emptier is not why something is slow."""

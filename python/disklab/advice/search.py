@@ -11,78 +11,37 @@ no other of it is tried.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
 
 import numpy as np
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, too_weak
-from disklab.advice.levers import COLLECTOR, collected, collectors, singly, tuned
+from disklab.advice.levers import singly, tuned
 from disklab.advice.options import ALIKE_RATIO
-from disklab.advice.promise import SLACK, bought, loosened
-from disklab.advice.question import FACTOR, Question
-from disklab.catalog import Catalog
-from disklab.database_facts import facts_of
-from disklab.databases.calibration import Calibration
-from disklab.engine.process import Memory, Workers, simulate_once
-from disklab.errors import Problem, UserError
-from disklab.prediction.cells import prepare
-from disklab.prediction.outcome import result_of
-from disklab.prediction.run import ablations, requires_storage
+from disklab.advice.promise import TELLING, fullest_limit, limits_of
+from disklab.advice.simulator import Fidelity, Simulator, Tried
 from disklab.results import TrialResult
-from disklab.results.required import (
-    MAY_BE_LOST,
-    Kept,
-    Outcome,
-    Required,
-    Specified,
-    carried_ratio,
-    fullest,
-)
-from disklab.results.seconds import storage_p99_ms
-from disklab.spec import ClusterTrial
+from disklab.results.required import Outcome, fullest
 
-FAR = 3.0
-"""An option that misses by such a factor, or carries less than all with every lever turned, is not
-tried with fewer of them."""
+Tell = Callable[[Sequence["Ladder"]], None]
+"""Hears what is known after each step."""
 
-OVERLOADED = 0.8
-"""A sketch of 8.6 s, of which one stop of a JVM takes less than a tenth, that carries less than so
-much of the rate tells that the option cannot."""
+FINALISTS = 3
+"""Options that are simulated at full fidelity: the cheapest of as many kinds of disks."""
 
-Fidelity = Literal["sketch", "quick", "full"]
+MOST_ROUNDS = 12
+"""How often the search goes on where its answer fails when it is looked at more closely."""
 
 MOST_TRIED = 14
 """Options of a kind that are simulated: 2^14 by halves, more than there are."""
 
+LESS_FULL = 0.9
+"""So much of what a limit was of one that failed for it, the next may be: nearer ones fail too."""
 
-@dataclass(frozen=True)
-class Tried:
-    """An option that was simulated."""
-
-    candidate: Candidate
-    result: TrialResult
-    kept: Kept
-    """By the promise as it is."""
-    promising: bool
-    """Whether it keeps the promise with the slack of a quick run."""
-    fidelity: Fidelity = "quick"
-    required: Required = field(default_factory=Required, repr=False)
-    """The promise by which it was judged."""
-
-    @property
-    def miss(self) -> float:
-        """How far it is from the promise: 1 or less keeps it, an overload is above 1000."""
-        ratio = carried_ratio([self.result]) or 1.0
-        if self.kept.achieved_ratio is not None:
-            return 1000 / ratio
-        return max((point.miss for point in self.kept.points), default=1.0)
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether it does so much less than is offered that a longer run would say the same."""
-        return (carried_ratio([self.result]) or 1.0) < OVERLOADED
+MOST_WAYS = 2
+"""Ways in which the settings of one hardware are proved."""
 
 
 @dataclass
@@ -99,6 +58,8 @@ class Ladder:
     """Whether even the strongest fails."""
     rejected: list[Candidate] = field(default_factory=list)
     """Those that looked able quick, and at full fidelity were not."""
+    too_full: dict[str, float] = field(default_factory=dict)
+    """How full a limit was, at a first look, of one that it failed for at a closer one."""
     fidelity: Fidelity = "quick"
     """At which its options are tried."""
 
@@ -145,16 +106,25 @@ class Ladder:
 
     def passes(self, one: Tried) -> bool:
         """Return whether an option may be the best; without slack once that has misled."""
-        return one.kept.outcome is Outcome.MET if self.rejected else one.promising
+        able = one.kept.outcome is Outcome.MET if self.rejected else one.promising
+        if not able or not self.too_full:
+            return able
+        used = limits_of(one.result)
+        return all(used.get(name, 0.0) < full for name, full in self.too_full.items())
 
-    def reject(self, below_usd: float = float("inf")) -> None:
-        """Take back the best: at full fidelity it does not keep the promise.
+    def reject(self, closer: Tried) -> None:
+        """Take back the best, which does not keep the promise when it is looked at more closely.
 
-        The search goes on among what it had left aside as dearer, below a price, and by the promise
-        as it is: the slack of a quick run let the wrong one pass.
+        The search goes on among what it had left aside as dearer, and by the promise as it is: the
+        slack of a quick run let the wrong one pass.
         """
-        self.rejected += [] if self.best is None else [self.best.candidate]
-        self.look_again(below_usd)
+        if self.best is not None:
+            self.rejected.append(self.best.candidate)
+            if closer.kept.points and (fullest(closer.result) or 0.0) >= TELLING:
+                name = fullest_limit(closer.result)
+                if used := limits_of(self.best.result).get(name):
+                    self.too_full[name] = min(used * LESS_FULL, self.too_full.get(name, used))
+        self.look_again()
 
     def confirm(self, quick: Tried) -> None:
         """Take in what became at quick fidelity of the best, which was a sketch."""
@@ -165,17 +135,28 @@ class Ladder:
         # What a sketch let pass is not believed any more; what it denied is.
         self.tried = [one for one in self.tried if one.fidelity == "quick" or not self.passes(one)]
         self.fidelity = "quick"
-        self.look_again(float("inf"))
+        self.look_again()
 
-    def look_again(self, below_usd: float, *, ruled_out: bool = True) -> None:
+    def look_again(self, below_usd: float = float("inf"), *, ruled_out: bool = True) -> None:
         """Search again below a price, with the results so far.
 
         `ruled_out`: leave out what is at most as good as an option that failed.
         """
         names = {one.name for one in self.rejected}
-        # Where an option fails as it is, it may do with its levers turned.
-        passed = [one for one in self.tried if self.passes(one) and one.candidate.name not in names]
-        self.best = min(passed, key=lambda one: one.candidate.usd_per_month, default=None)
+        failures = Counter(one.hardware for one in self.rejected)
+        # Where an option fails as it is, it may do with all its levers turned.
+        passed = [
+            one
+            for one in self.tried
+            if one.candidate.name not in names
+            and failures[one.candidate.hardware] < MOST_WAYS
+            and self.passes(one)
+        ]
+        self.best = min(
+            passed,
+            key=lambda one: (one.candidate.usd_per_month, -len(one.candidate.settings)),
+            default=None,
+        )
         able = {one.candidate.hardware for one in passed}
         bad = [one.candidate for one in self.tried if one.candidate.hardware not in able]
         tried = {one.candidate.hardware for one in self.tried}
@@ -192,175 +173,104 @@ class Ladder:
 
 
 @dataclass
-class Simulator:
-    """Simulates options of a question."""
+class Found:
+    """What a search ends with."""
 
-    question: Question
-    catalog: Catalog
-    calibration: Calibration
-    workers: Workers = None
-    seed: int = 1
-    ablate: tuple[str, ...] = ()
-    """What every cell is simulated without: `pauses`, to judge the disks alone."""
-    cells: int = 0
-    """How many were simulated."""
-    memory: Memory = field(default_factory=dict, repr=False)
-    """The search, its levers, the look at disks alone and the finalists' run ask some twice."""
+    ladders: Sequence[Ladder]
+    closer: dict[str, Tried] = field(default_factory=dict)
+    """What was simulated at full fidelity, or has a band that leaves doubt, by name."""
+    calm: bool = False
+    """Whether nothing keeps the promise, and the best of the ladders would without pauses."""
+    answer: Tried | None = None
+    """The cheapest that surely keeps the promise; None: nothing does."""
 
-    def variants(
-        self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
-    ) -> list[list[Tried]]:
-        """Return what becomes of each option with its levers turned, until one way does it.
+    @property
+    def finalists(self) -> list[Tried]:
+        """What is shown, the likeliest answer first.
 
-        The way that does most comes first, and the option as the file has it last. Another
-        collector is tried where the file's own stops nodes for too long, and nothing else fails.
+        What keeps the promise, by price; where nothing does, what misses it least.
         """
-        ways = [[*tuned(one, self.question.spec), one] for one in candidates]
-        first = self.sifted([some[0] for some in ways], fidelity)
-        found = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
-        open_ways = [
-            way
-            for some, tried in zip(ways, found, strict=True)
-            if not any(one.promising or one.miss > FAR for one in tried)
-            for way in some[1:]
-        ]
-        others = self.sifted(open_ways, fidelity)
-        for some, tried in zip(ways, found, strict=True):
-            tried += [others[way.name] for way in some[1:] if way.name in others]
-        stopped = [tried for tried in found if not any(one.promising for one in tried)]
-        calmed = self.calmed([one for tried in stopped for one in tried])
-        for tried in stopped:
-            tried += [calmed[one.candidate.name] for one in tried if one.candidate.name in calmed]
+        every = sorted(self.closer.values(), key=lambda one: one.candidate.usd_per_month)
+        lossy = [one for one in every if one.candidate.lossy][:1]
+        keeping = [one for one in every if not one.candidate.lossy]
+        able = [one for one in keeping if one.kept.outcome is Outcome.MET]
+        if able and not self.calm:
+            return [*able[: FINALISTS + 1], *lossy]
+        return [*sorted(keeping, key=lambda one: one.miss)[:FINALISTS], *lossy]
+
+
+def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
+    """Return the cheapest option that surely keeps the promise, with what is shown beside it."""
+    found = Found(ladders_of(field))
+    for _ in range(MOST_ROUNDS):
+        climb(found.ladders, simulator, tell)
+        best = best_of(found.ladders)
+        if best is None:
+            break
+        closer = simulator.full([best.candidate])[best.candidate.name]
+        if closer.kept.outcome is Outcome.MET:
+            (ladder,) = (one for one in found.ladders if one.best is best)
+            best = simplify(ladder, best, simulator)
+            closer = simulator.proved(best)
+        found.closer[best.candidate.name] = closer
+        if closer.kept.outcome is Outcome.MET:
+            found.answer = closer
+            break
+        take_back(found.ladders, best, closer)
+    if found.answer is not None:
+        for rival in rivals(found, found.answer, field, simulator):
+            found.closer[rival.candidate.name] = simulator.proved(rival)
+    elif found.closer:
         return found
-
-    def calmed(self, tried: Sequence[Tried]) -> dict[str, Tried]:
-        """Return quick options that fail for stops of nodes alone with another collector.
-
-        By their names as they failed. Their sketches, which have no stops, kept the promise.
-        """
-        failed = [one.candidate for one in tried if one.fidelity == "quick" and not one.promising]
-        spec = self.question.spec
-        if not failed or not collectors(spec) or self.ablate:
-            return {}
-        sketched = self.quick(failed, "sketch")
-        able = [one for one in failed if one.name in sketched and sketched[one.name].promising]
-        turned = {one.name: collected([one], spec)[-1] for one in able}
-        quick = self.quick(list(turned.values()))
-        return {name: quick[one.name] for name, one in turned.items() if one.name in quick}
-
-    def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
-        """Return what becomes of each option; those that are overloaded are sketched alone."""
-        if fidelity != "quick":
-            return self.quick(candidates, fidelity)
-        sketched = self.quick(candidates, "sketch")
-        overloaded = {name: one for name, one in sketched.items() if one.overloaded}
-        left = [one for one in candidates if one.name not in overloaded]
-        return overloaded | self.quick(left)
-
-    def full(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
-        """Return what becomes of each option at full fidelity, one at a time: each takes 0.6 GB."""
-        found = replace(self, workers=alone(self.workers)).quick(candidates, "full")
-        self.cells += len(found)
-        return found
-
-    def quick(
-        self, candidates: Sequence[Candidate], fidelity: Fidelity = "quick"
-    ) -> dict[str, Tried]:
-        """Return what becomes of each option by name; those that are refused are missing."""
-        if not candidates:
-            return {}
-        levels = {one.name: one.patch() for one in candidates}
-        by_name = {one.name: one for one in candidates}
-        experiment = self.question.experiment(levels)
-        trials = {trial.index: trial for trial in experiment.trials("predict")}
-        jobs: list[dict[str, Any]] = []
-        warnings = {}
-        for index, trial in trials.items():
-            if trial.refused is not None:
-                continue
-            prepared = prepare(trial, self.catalog, self.calibration, str(experiment.path))
-            warnings[index] = list(prepared.warnings)
-            if prepared.job is not None:
-                calm = ablations(trial.spec, self.ablate) if fidelity == "sketch" else ()
-                head = {"cell": index, "seed": self.seed, "fidelity": fidelity}
-                jobs.append({**head, "ablate": list(calm or self.ablate), **prepared.job})
-        found = {}
-        answers, tails = self._answers(jobs)
-        for index, answer in answers.items():
-            trial = trials[index]
-            name = str(trial.factors[FACTOR])
-            candidate = by_name[name]
-            result = result_of(
-                trial,
-                0,
-                experiment.title,
-                answer,
-                warnings=warnings[trial.index],
-                price_usd_per_month=candidate.usd_per_month,
-            )
-            result = result.model_copy(update={"storage_p99_ms": storage_p99_ms(tails[index])})
-            tried = self._tried(candidate, result, trial.spec.model_dump(mode="json"))
-            found[name] = replace(tried, fidelity=fidelity)
-        return found
-
-    def _answers(
-        self, jobs: list[dict[str, Any]]
-    ) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
-        """Return the answers by cell, and the tails that show what of them is storage.
-
-        Where storage is asked for, cells are simulated without stops: all that is judged is in
-        them, unless a latency of the whole is asked for too.
-        """
-        spec = self.question.spec
-        calm = ablations(spec, self.ablate) if requires_storage(spec) else ()
-        if not calm:
-            answers = self._simulated(jobs)
-            return answers, {index: answer.get("tail", {}) for index, answer in answers.items()}
-        alone = self._simulated([{**job, "ablate": list(calm)} for job in jobs])
-        tails = {index: answer.get("tail", {}) for index, answer in alone.items()}
-        if not self.question.require.latencies():
-            return alone, tails
-        # What storage alone misses, the whole does too: it is not simulated.
-        bound = (spec.require.storage_p99_ms or 0.0) * SLACK if spec.require else 0.0
-        left = [job for job in jobs if (storage_p99_ms(tails.get(job["cell"], {})) or 0.0) <= bound]
-        return alone | self._simulated(left), tails
-
-    def _simulated(self, jobs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Return the answer of each job by its cell; each is simulated once.
-
-        Raises UserError where the engine takes none of several, as one of another version does.
-        """
-        before = len(self.memory)
-        answers = list(simulate_once(jobs, self.memory, workers=self.workers))
-        if len(jobs) > 1 and all(answer["event"] == "refused" for answer in answers):
-            raise UserError(*(Problem(**reason) for reason in answers[0]["reasons"]))
-        cells = {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
-        self.cells += len(self.memory) - before
-        return cells
-
-    def _tried(self, candidate: Candidate, result: TrialResult, spec: dict[str, Any]) -> Tried:
-        # A lost node is simulated for the finalists alone, and what is lost with a VM is told of
-        # them, beside what the option could do.
-        quick = {"recovery_s": None, "durability": MAY_BE_LOST}
-        # A year of weather is drawn for the finalists: here a quiet hour is to keep the bounds.
-        required = in_a_quiet_hour(Specified.model_validate(spec).required())
-        required = required.model_copy(update=quick)
-        told, loose = bought(required, [result]), bought(loosened(required), [result])
-        met = loose.outcome is Outcome.MET
-        return Tried(candidate, result, told, met, required=required)
+    else:
+        # Nothing does it, so disks are looked for that would, were it not for the collector.
+        if calm := simulator.never_pausing:
+            found.ladders = ladders_of(field)
+            climb(found.ladders, calm, tell)
+            found.calm = best_of(found.ladders) is not None
+        if not found.calm:
+            come_as_near(found.ladders, simulator)
+    new = [one.candidate for one in chosen(found.ladders)]
+    new = [one for one in new if one.name not in found.closer]
+    found.closer |= simulator.full(new[: max(1, FINALISTS + 1 - len(found.closer))])
+    return found
 
 
-def alone(workers: Workers) -> Workers:
-    """Return workers that take one cell at a time, where they are of this machine."""
-    return 1 if workers is None or isinstance(workers, int) else workers
+def rivals(found: Found, answer: Tried, field: Field, simulator: Simulator) -> list[Tried]:
+    """Return what costs hardly more than the answer and may be preferred to it."""
+    most = answer.candidate.usd_per_month * PLAINER_RATIO
+    near = [one.best for one in by_price(found.ladders) if one.best is not None]
+    near = [one for one in near if one.candidate.usd_per_month <= most and not one.candidate.lossy]
+    plain = plainer(answer, field, simulator)
+    near += [] if plain is None else [plain]
+    return [one for one in near if one.candidate.name not in found.closer][:MOST_RIVALS]
 
 
-def in_a_quiet_hour(required: Required) -> Required:
-    """Return a promise without its share of a year's time."""
-    parts = {name: getattr(required, name) for name in ("all", "read", "write")}
-    always = {"of_time_ratio": None}
-    update = {name: part.model_copy(update=always) for name, part in parts.items() if part}
-    return required.model_copy(update=update)
+MOST_RIVALS = 2
+"""Options that are proved beside the answer."""
+
+
+def take_back(ladders: Sequence[Ladder], best: Tried, closer: Tried) -> None:
+    """Take back the answer so far, which fails when it is looked at more closely."""
+    for ladder in ladders:
+        if ladder.best is best:
+            ladder.reject(closer)
+        elif ladder.best is not None:
+            # What was left aside beside a kind that leads may be the cheapest now.
+            ladder.look_again()
+
+
+def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
+    """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
+    best = [one.best for one in by_price(ladders) if one.best is not None]
+    # One that loses data is shown for its price, and is never the answer.
+    lossy = [one for one in best if one.candidate.lossy][:1]
+    keeping = [one for one in best if not one.candidate.lossy]
+    if keeping:
+        return [*keeping[: FINALISTS - len(lossy)], *lossy]
+    near = [nearest for one in ladders if (nearest := one.nearest) is not None]
+    near = [one for one in near if not one.candidate.lossy]
+    return [*sorted(near, key=lambda one: one.miss)[: FINALISTS - 1], *lossy]
 
 
 def ladders_of(field: Field) -> list[Ladder]:
@@ -387,16 +297,10 @@ def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     return found
 
 
-def climb(
-    ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int, Tried | None], None]
-) -> None:
-    """Try options until each ladder knows its cheapest.
-
-    `tell` hears how many cells are done, and the best so far.
-    """
-    if sketches(simulator):
-        for ladder in ladders:
-            ladder.fidelity = "sketch" if not ladder.tried else ladder.fidelity
+def climb(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
+    """Try options until each ladder knows its cheapest."""
+    for ladder in ladders:
+        ladder.fidelity = ladder.fidelity if ladder.tried else "sketch"
     while True:
         try_all(ladders, simulator, tell)
         sketched = [
@@ -412,14 +316,12 @@ def climb(
         for ladder in sketched:
             name = best[id(ladder)].name
             ladder.confirm(calmed[name] if name in calmed else quick[name])
-        tell(simulator.cells, best_of(ladders))
+        tell(ladders)
     for ladder in ladders:
         if ladder.best is not None and ladder.best.fidelity != "quick":
             # Dearer than all that are simulated at full fidelity, and never confirmed.
             ladder.best = None
-    for ladder in by_price(ladders)[:SIMPLIFIED]:
-        simplify(ladder, simulator)
-    tell(simulator.cells, best_of(ladders))
+    tell(ladders)
 
 
 def come_as_near(ladders: Sequence[Ladder], simulator: Simulator) -> None:
@@ -457,37 +359,13 @@ MOST_HALVES = 5
 """Options that are tried of each of them: 2^5 by halves."""
 
 
-def sketches(simulator: Simulator) -> bool:
-    """Return whether sketches are looked at first: they leave out stops of nodes, and are short."""
-    return facts_of(simulator.question.spec.database.engine).simulator == "cassandra"
-
-
-def steady(tried: Tried, spec: ClusterTrial) -> bool:
-    """Return whether a sketch tells how an option answers to small changes: no limit is near."""
-    if facts_of(spec.database.engine).simulator != "cassandra":
-        return False
-    collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
-    return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR
-
-
-NEAR = 0.8
-"""A limit that is so full may be passed where everything is a little worse, and what waits at it
-then grows for longer than a sketch lasts."""
-
-
-CONCURRENT = ("zgc", "shenandoah")
-"""Collectors that stop a node for less than a millisecond."""
-
-
 def by_price(ladders: Sequence[Ladder]) -> list[Ladder]:
     """Return the ladders that have a best, the cheapest first."""
     able = [one for one in ladders if one.best is not None]
     return sorted(able, key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
 
 
-def try_all(
-    ladders: Sequence[Ladder], simulator: Simulator, tell: Callable[[int, Tried | None], None]
-) -> None:
+def try_all(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
     """Try options, some kinds at a time, until each ladder has a best or nothing left."""
     while True:
         leave_dear(ladders)
@@ -503,14 +381,11 @@ def try_all(
             for (ladder, one), variants in zip(some, tried, strict=True):
                 ladder.learn(one, variants)
         leave_weak(ladders, simulator)
-        tell(simulator.cells, best_of(ladders))
+        tell(ladders)
 
 
-SIMPLIFIED = 2
-"""Kinds of disks, the cheapest, whose best is looked at with fewer levers."""
-
-CONFIRMED = 4
-"""Kinds of disks, the cheapest, whose best is simulated quick: one more than are finalists."""
+CONFIRMED = 3
+"""Kinds of disks, the cheapest, whose best is simulated quick: as many as are finalists."""
 
 FIRST_KINDS = 3
 """Kinds of disks that are tried at a time: what they cost may leave the others out."""
@@ -522,11 +397,10 @@ def best_of(ladders: Sequence[Ladder]) -> Tried | None:
     return min(best, key=lambda one: one.candidate.usd_per_month, default=None)
 
 
-def simplify(ladder: Ladder, simulator: Simulator) -> None:
-    """Take back the levers that the best of a kind does not need."""
-    best = ladder.best
-    if best is None or best.candidate.settings == best.candidate.fixed:
-        return
+def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
+    """Return the best of a kind without the levers that it does not need."""
+    if best.candidate.settings == best.candidate.fixed:
+        return best
     spec = simulator.question.spec
     bare = replace(best.candidate, settings=dict(best.candidate.fixed))
     fewer = [
@@ -535,10 +409,11 @@ def simplify(ladder: Ladder, simulator: Simulator) -> None:
         if len(one.settings) < len(best.candidate.settings)
         and one.name not in {tried.candidate.name for tried in ladder.tried}
     ]
-    found = simulator.quick(fewer) if fewer else {}
+    found = simulator.quick(fewer)
     ladder.tried += found.values()
     able = [one for one in found.values() if ladder.passes(one)]
     ladder.best = min([*able, best], key=lambda one: len(one.candidate.settings))
+    return ladder.best
 
 
 def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:

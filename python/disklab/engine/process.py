@@ -90,17 +90,24 @@ def simulate_once(
 ) -> Iterator[Any]:
     """Yield the answer to each job, as `simulate` does; those in memory first, and none twice.
 
-    A job of several passes has an answer for each, so it is simulated whenever it is given.
+    A job of several passes has an answer for each, so it is simulated whenever it is given. What is
+    known at full fidelity is the answer to a quick job too, and a quick cell that is no smaller
+    than the system is a full one.
     """
+
+    def key_of(job: dict[str, Any], **changed: Any) -> str:
+        return json.dumps({**job, "cell": 0, **changed}, sort_keys=True)
+
     waiting: dict[str, list[dict[str, Any]]] = {}
     passes: list[dict[str, Any]] = []
     for job in jobs:
         if job.get("then"):
             passes.append(job)
             continue
-        key = json.dumps({**job, "cell": 0}, sort_keys=True)
-        if key in memory:
-            yield {**memory[key], "cell": job["cell"]}
+        key = key_of(job)
+        known = key if key in memory else key_of(job, fidelity="full")
+        if known in memory:
+            yield {**memory[known], "cell": job["cell"]}
         else:
             waiting.setdefault(key, []).append(job)
     keys = {same[0]["cell"]: key for key, same in waiting.items()}
@@ -112,6 +119,8 @@ def simulate_once(
         key = keys[answer["cell"]]
         if answer["event"] == "cell":
             memory[key] = answer
+            if answer.get("scale") == 1:
+                memory[key_of(waiting[key][0], fidelity="full")] = answer
         for job in waiting[key]:
             yield {**answer, "cell": job["cell"]}
 
