@@ -273,7 +273,10 @@ class Simulator:
 
         Raises UserError where the engine takes none of several, as one of another version does.
         """
-        answers = list(simulate_once(jobs, self.memory, workers=self.workers))
+        # A quick cell of a server with one log is as large as the server: up to 1.3 GB.
+        large = not pausing(self.question) and any(job["fidelity"] != "sketch" for job in jobs)
+        workers = alone(self.workers) if large else self.workers
+        answers = list(simulate_once(jobs, self.memory, workers=workers))
         if len(jobs) > 1 and all(answer["event"] == "refused" for answer in answers):
             raise UserError(*(Problem(**reason) for reason in answers[0]["reasons"]))
         return {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
