@@ -27,7 +27,7 @@ from disklab.databases.simulating import (
 from disklab.errors import Problem, UserError
 from disklab.spec import DeviceTrial, Trial, TrialSpec
 from disklab.spec.amounts import only
-from disklab.spec.model import Fio, FioSection
+from disklab.spec.fio import Fio, FioSection
 from disklab.spec.replay import Replay, TraceReplay
 
 # From a trial of a device to a job of the simulator: `crates/disklab-sim/src/job.rs`.

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import ClassVar, Literal, get_args
 
 from disklab.errors import Problem, UserError
+from disklab.spec.fio import FIO_LOADS
 from disklab.spec.fio_file import POWERS, SIZE
-from disklab.spec.model import FIO_LOADS
 
 KIB = 1024
 MIB = 1024 * KIB

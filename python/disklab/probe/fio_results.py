@@ -23,8 +23,8 @@ from disklab.probe.run import CellResult
 from disklab.probe.verdict import Outcome, Verdict, Wait, judge, throttling
 from disklab.reading import IMPORTED, text
 from disklab.results import Operation, TrialResult
+from disklab.spec.fio import Fio
 from disklab.spec.fio_file import FACTOR, On, experiment_text_of, jobs_of_report
-from disklab.spec.model import Fio
 
 # A probe's results: one object a cell, in the shape of every disklab trial.
 

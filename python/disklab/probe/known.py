@@ -21,7 +21,7 @@ from disklab.hosts.filesystem import Filesystem
 from disklab.probe.cells import Cell, Direction, Load, cell_of
 from disklab.probe.promise import Placement
 from disklab.spec.amounts import only
-from disklab.spec.model import Fio
+from disklab.spec.fio import Fio
 from disklab.spec.timetable_checks import DEFAULT_DURATION_S
 from disklab.traces import SECTOR_BYTES
 

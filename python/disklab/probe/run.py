@@ -17,7 +17,7 @@ from disklab.probe.fio import Job, Measurement, Tick
 from disklab.probe.promise import SPENT, Placement, Promise, State, owed_now, promise
 from disklab.probe.target import Region
 from disklab.probe.verdict import Telemetry, Verdict
-from disklab.spec.model import FIO_MIXES, FIO_READS
+from disklab.spec.fio import FIO_MIXES, FIO_READS
 from disklab.telemetry.gaps import Pulse
 
 # What the user asked of the probe, checked before anything happens on the machine.

@@ -56,6 +56,9 @@ class Unreadable(ValueError):  # noqa: N818 - pydantic wants a ValueError; the w
         self.way_out = way_out
 
 
+# Ratios are sums of a few decimal fractions: this is far below any that people write.
+RATIO_SLACK = 1e-9
+
 # What a row count, an operation count or a rate may be multiplied by: SI's, as people write 10M.
 MULTIPLES = {"k": 10**3, "M": 10**6, "G": 10**9}
 SECONDS = {

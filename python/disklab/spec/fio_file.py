@@ -19,7 +19,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError
 from disklab.reading import EXPERIMENT, LARGEST_WHOLE, MOST_SHOWN, digits, text
 from disklab.spec.amounts import LONGEST_S, MOST_COUNT
-from disklab.spec.model import FIO_MIXES, FIO_READS
+from disklab.spec.fio import FIO_MIXES, FIO_READS
 
 SUFFIXES = (".fio", ".job", ".ini")
 FACTOR = "section"
