@@ -19,7 +19,8 @@ CACHINGS: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
 # A disk's profile does not depend on the VM's, so every disk on some VMs and some disks on every VM
 # are all that there is.
 SOME_VMS = (None, "azure/Standard_DS14_v2", "azure/Standard_D4_v2", "aws/i4i.xlarge")
-SOME_DISKS = ("azure/P30", "azure/E10", "azure/PremiumV2", "aws/gp3", "gcp/pd-ssd", *LOCAL_DISKS)
+GCP = ("gcp/pd-ssd", "gcp/hyperdisk-balanced")
+SOME_DISKS = ("azure/P30", "azure/E10", "azure/PremiumV2", "aws/gp3", *GCP, *LOCAL_DISKS)
 
 
 def profiles() -> Iterator[HostProfile]:

@@ -39,11 +39,6 @@ EXCEPTIONS = {
     # gp2 reads were measured to p99.9 under reads and writes together (3.3 ms at p99,
     # etcdbuildkite 2020); of gp3 a mean and a maximum of 1.2 ms are known (ioping2022).
     ("aws/gp3", "aws/gp2", "read"),
-    # 4 % apart: of io2 the durable part of database writes is known (cqrs2026), which holds more
-    # than the disk's; of gp2 the disk's own writes (etcdbuildkite, besthub, mtulio).
-    ("aws/gp2", "aws/io2", "write"),
-    # The same of io1, of which one thread's writes and syncs are known (cloud_report_2019).
-    ("aws/io1", "aws/io2", "write"),
 }
 
 

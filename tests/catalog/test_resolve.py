@@ -110,8 +110,11 @@ def _works(name: str, vm: str | None) -> bool:
 
 def test_every_vm_takes_a_disk() -> None:
     disks = {"azure": "azure/E10", "aws": "aws/gp3(100GiB)", "gcp": "gcp/pd-ssd(100GiB)"}
-    for vm in CATALOG.vms:
-        assert resolved(disks[vm.partition("/")[0]], vm).host.name == vm
+    for name, vm in CATALOG.vms.items():
+        disk = disks[vm.vendor]
+        if vm.series.caps.get(disk.partition("(")[0], {}) is None:
+            disk = "gcp/hyperdisk-balanced(100GiB)"
+        assert resolved(disk, name).host.name == name
 
 
 def test_a_google_machine_limits_its_disks_by_its_vcpus() -> None:

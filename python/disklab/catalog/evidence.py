@@ -77,11 +77,13 @@ class Measurement(Facts):
 
     def counts(self, of: Operation, years: tuple[int, int]) -> bool:
         """Return whether it is a service time of the disk, of that operation and period."""
+        return self.bounds(of, years) and self.depth == 1 and self.cap is None
+
+    def bounds(self, of: Operation, years: tuple[int, int]) -> bool:
+        """Return whether a service time is no longer than that: what waits takes longer."""
         return (
             (self.op == of or (self.op == "both" and of != "flush"))
             and self.basis in ("device", "derived")
-            and self.depth == 1
-            and self.cap is None
             and self.cache == "None"
             and (self.kib is None or self.kib <= MOST_KIB)
             and self.year is not None
@@ -182,17 +184,20 @@ def _distribution(
         standing = _Standing("assumed", sources, facts.because or "no measurement", within)
         return _facts(facts, level_us, _merged(shape, {}), standing)
     levels = _levels(rows, facts, shape)
-    level_us = median(levels.values())
+    middle = median(levels.values())
+    caps = [row for row in catalog.evidence[facts.of] if row.cap and row.bounds(of, years)]
+    level_us = min([middle, *(_level_us(row, facts, shape) for row in caps)])
     stated = _stated(rows, facts, shape)
+    waited = f"; no longer than what waited for {caps[0].cap}" if level_us < middle else ""
     has_tail = any(ppm > PPM // 2 for ppm in stated)
     standing = _Standing(
         status="measured" if has_tail and len(levels) > 1 else "inferred",
-        sources=list(levels),
-        note=_note(len(rows), len(levels), years, stated, facts.shape),
+        sources=[*levels, *dict.fromkeys(row.source for row in caps)],
+        note=_note(len(rows), len(levels), years, stated, facts.shape) + waited,
         within=max(
             Fraction(facts.within or 1),
             band(
-                (level / level_us for level in levels.values()),
+                (level / middle for level in levels.values()),
                 (ratio for row in rows for ratio in _machines(row)),
             ),
         ),

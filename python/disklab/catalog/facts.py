@@ -181,6 +181,10 @@ class Performance(Facts):
     mb_per_s: int
 
 
+DiskCap = tuple[int, int, int, int]
+"""Reads and writes a second, and MB/s of reads and of writes."""
+
+
 class DiskFacts(Facts):
     """One disk of a family."""
 
@@ -193,6 +197,8 @@ class DiskFacts(Facts):
     mb_per_s: Annotated[Rate, BeforeValidator(_rate)] | None = None
     read_mb_per_s: Amount | None = None
     write_mb_per_s: Amount | None = None
+    of_count: dict[int, DiskCap] = {}
+    """What a stripe of so many and more has together, where that is not so many times one."""
     credit_burst: Burst | None = None
     on_demand_burst: Burst | None = None
     performance_plus: Performance | None = None
@@ -214,6 +220,8 @@ class FamilyFacts(Facts):
     needs_premium_storage: bool = False
     host_cache_max_gib: int | None = None
     """The largest disk that may use the host cache; null: none may."""
+    shared: bool = False
+    """The disks of one name on a VM have one limit: what the VM has, and the parts of all."""
     latency_promise: str | None = None
     latency: dict[str, str]
     """Profile names of `latencies` by date; `default` is used when none is asked for."""
@@ -367,6 +375,9 @@ class SeriesFacts(Facts):
     """Their memory is encrypted, and they start from images made for that: bought on purpose."""
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
+    caps: dict[str, dict[int | str, DiskCap] | None] = {}
+    """What a VM lets through to attached disks of a name where that is not `uncached`, by the least
+    vCPUs, or of one size by its name. Null: it takes none of them."""
     inferred: dict[str, Inferred] = {}
     """By field, such as `uncached` or `nvme.total_write_iops`: limits that no page has."""
     notes: list[str] = []
@@ -390,6 +401,11 @@ class SeriesFacts(Facts):
     def _has_default(self) -> SeriesFacts:
         if "default" not in self.provenance:
             raise ValueError("provenance needs a 'default'")
+        fewest = min(size.vcpu for size in self.sizes.values())
+        for disk, caps in self.caps.items():
+            steps = [step for step in caps or () if isinstance(step, int)]
+            if caps and min(steps, default=fewest + 1) > fewest:
+                raise ValueError(f"caps of {disk} begin with the {fewest} vCPUs of the least size")
         return self
 
 
@@ -397,10 +413,10 @@ class PriceFormula(Facts):
     """A price that follows from size, IOPS and MB/s."""
 
     per_gib: Decimal
-    per_iops: Decimal
-    iops_included: int
-    per_mb_per_s: Decimal
-    mb_per_s_included: int
+    per_iops: Decimal = Decimal(0)
+    iops_included: int = 0
+    per_mb_per_s: Decimal = Decimal(0)
+    mb_per_s_included: int = 0
 
     def at(self, size_gib: Decimal, iops: Decimal, mb_per_s: Decimal) -> Decimal:
         """Return the price of a disk."""
@@ -434,11 +450,12 @@ class ListedPrice:
 class PriceList(Facts):
     """Prices of one date in one region on the same terms."""
 
-    source: Annotated[list[str], BeforeValidator(_as_list)]
+    source: Annotated[list[str], BeforeValidator(_as_list)] = []
+    """None: whoever wrote the file says so."""
     region: str
-    currency: str
+    currency: str = "USD"
     per: Literal["month", "hour"]
-    date: str
+    date: str = ""
     terms: PriceTerms = "pay-as-you-go"
     status: Status = "published"
     note: str | None = None

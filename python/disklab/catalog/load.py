@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -160,6 +161,17 @@ _settled: list[Catalog] = []
 def settle_on(catalog: Catalog) -> None:
     """Let `load_catalog` return this one from now on: root's part reads no user's files."""
     _settled[:] = [catalog]
+
+
+@contextmanager
+def with_more(*files: Path | None) -> Iterator[None]:
+    """Let `load_catalog` return the user's catalogue with more files until the end."""
+    before = list(_settled)
+    settle_on(load_catalog([*user_files(), *(path for path in files if path is not None)]))
+    try:
+        yield
+    finally:
+        _settled[:] = before
 
 
 def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
@@ -378,6 +390,8 @@ def _dangling(catalog: Catalog, document: CatalogueFile) -> Iterator[Dangling]:
                 yield from _unknown_sources(catalog, (*at, "provenance", key), provenance.source)
             for path, profile in part.latency.items():
                 yield from _unknown_latency(catalog, (*at, "latency", path), profile)
+            for disk in getattr(part, "caps", {}):
+                yield from _unknown_disk(catalog, (*at, "caps", disk), disk)
             for key, known in getattr(part, "inferred", {}).items():
                 yield from _unknown_sources(catalog, (*at, "inferred", key), known.source)
     for index, evidence in enumerate(document.nvme_evidence):
@@ -473,7 +487,7 @@ def _unknown_latency(catalog: Catalog, location: Location, name: str) -> Iterato
 
 def _unknown_disk(catalog: Catalog, location: Location, name: str) -> Iterator[Dangling]:
     if name not in catalog.disks:
-        yield location, name, "a price must be that of a disk of the catalogue", catalog.disks
+        yield location, name, "it must be a disk of the catalogue", catalog.disks
 
 
 def _unknown_shape(

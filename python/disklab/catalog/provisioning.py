@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -51,11 +51,22 @@ class Bought:
     bytes_per_s: int | None
     on_demand: bool
     """On-demand instead of credit bursting."""
+    count: int = 1
+    """How many of them make the volume."""
 
 
 def disk_limits(disk: DiskEntry, bought: Bought, scale: Fraction) -> list[Limit]:
     """Return the limits of one disk; `scale` shrinks its credits."""
     facts, family = disk.facts, disk.family
+    if facts.of_count:
+        fewest, *more = facts.of_count
+        step = max([fewest, *(each for each in more if each <= bought.count)])
+        reads, writes, *mb_per_s = facts.of_count[step]
+        parts = [rate * family.mb_bytes // bought.count for rate in mb_per_s]
+        return [
+            *_two_ways([reads // bought.count, writes // bought.count], "ios"),
+            *_two_ways(parts, "bytes"),
+        ]
     bursts = facts.credit_burst
     if bought.on_demand:
         bursts = facts.on_demand_burst
@@ -128,17 +139,27 @@ def cached_limits(vm: VmEntry, scale: Fraction) -> list[Limit]:
     ]
 
 
-def uncached_limits(vm: VmEntry, scale: Fraction) -> list[Limit]:
-    """Return the budget of the storage network, with VM bursting."""
+def uncached_limits(vm: VmEntry, scale: Fraction, disk: str = "") -> list[Limit]:
+    """Return the budget of the storage network, with VM bursting; `disk`: for disks of a name."""
     limit, top = vm.facts.uncached, vm.facts.uncached_burst or VmLimit()
+    unit = vm.series.uncached_mb_bytes
+    if caps := vm.series.caps.get(disk):
+        steps = [least for least in caps if isinstance(least, int) and least <= vm.facts.vcpu]
+        cap = caps.get(vm.name.partition("/")[2]) or caps[max(steps)]
+        return [*_two_ways(cap[:2], "ios"), *_two_ways([rate * unit for rate in cap[2:]], "bytes")]
     if limit is None:
         return []
-    unit = vm.series.uncached_mb_bytes
     top_bytes = top.mb_per_s and top.mb_per_s * unit
     return [
         *_bursting(_limit("all", limit.iops), top.iops, scale),
         *_bursting(_byte_limit("all", limit.mb_per_s, unit), top_bytes, scale),
     ]
+
+
+def _two_ways(rates: Sequence[int], unit: Unit) -> list[Limit]:
+    """Return the limits of reads and of writes; one for both where they are equal."""
+    scopes: tuple[Scope, ...] = ("all",) if rates[0] == rates[1] else ("read", "write")
+    return [Limit(scope=scope, unit=unit, per_s=rates[scope == "write"]) for scope in scopes]
 
 
 def _bursting(limits: list[Limit], high: int | None, scale: Fraction) -> Iterator[Limit]:
@@ -255,7 +276,7 @@ def provision(catalog: Catalog, expression: DiskExpression, terms: Terms) -> Pro
     if expression.performance_plus and entry.facts.performance_plus is not None:
         plus = entry.facts.performance_plus
         iops, bytes_per_s = plus.iops, plus.mb_per_s * entry.family.mb_bytes
-    bought = Bought(size, iops, bytes_per_s, expression.on_demand_burst)
+    bought = Bought(size, iops, bytes_per_s, expression.on_demand_burst, expression.count)
     profile = DiskProfile(
         name=entry.name,
         medium=entry.family.medium,

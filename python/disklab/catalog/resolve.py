@@ -6,7 +6,7 @@ A refusal gives all broken rules at once, each with value, rule, source, place a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fractions import Fraction
@@ -21,6 +21,7 @@ from disklab.catalog.profile import (
     DiskProfile,
     Distribution,
     HostProfile,
+    Limit,
     VolumeProfile,
     latency_profile,
 )
@@ -116,6 +117,8 @@ class Resolution:
     expression: DiskExpression
     vm: VmEntry | None
     warnings: tuple[str, ...]
+    entry: DiskEntry | None = None
+    """The disk that is bought; None: the VM brings it along."""
 
     @property
     def has_credits(self) -> bool:
@@ -219,13 +222,80 @@ def resolve(
     if volume.latency == UNCHARGED and machine.cache is not None:
         cache = machine.cache.model_copy(update={"charges_writes": False})
         machine = machine.model_copy(update={"cache": cache})
+    entry = asked.disks.entry if isinstance(asked.disks, Provisioned) else None
+    if asked.vm is not None and entry is not None and asked.vm.series.caps.get(entry.name):
+        own = uncached_limits(asked.vm, host.scale, entry.name)
+        machine = machine.model_copy(update={"uncached": own})
     return Resolution(
         host=machine.model_copy(update={"volumes": [profile]}),
         volume=profile,
         expression=asked.expression,
         vm=asked.vm,
         warnings=tuple(_warnings(asked)),
+        entry=entry,
     )
+
+
+def together(made: Sequence[Resolution]) -> HostProfile:
+    """Return the host of several volumes.
+
+    Disks of a name that share their limits have one: what the VM has, once, and the parts of all.
+    **Divergence:** beside disks of another name, two volumes of a name have it each, and
+    all of them the widest cap of the VM. **Source:** gcp_diag, 2024-08-21.
+    """
+    attached = [each for each in made if each.entry is not None] or made
+    host = max((each.host for each in attached), key=lambda host: _bytes_of(host.uncached))
+    names = {each.entry.name: each.entry for each in made if each.entry is not None}
+    volumes = [each.volume for each in made]
+    for name, entry in names.items():
+        if not entry.family.shared or len(made) == 1:
+            continue
+        of_name = [each for each in made if each.entry is entry]
+        pool = _pool(entry, of_name)
+        if len(names) == 1:
+            host = host.model_copy(update={"uncached": _least([*host.uncached, *pool])})
+        else:
+            pool += of_name[0].host.uncached
+        volumes = [
+            _of_pool(volume, pool) if volume.disks[0].name == name else volume for volume in volumes
+        ]
+    return host.model_copy(update={"volumes": volumes})
+
+
+def _bytes_of(limits: Sequence[Limit]) -> int:
+    return sum(limit.per_s for limit in limits if limit.unit == "bytes")
+
+
+def _pool(entry: DiskEntry, of_name: Sequence[Resolution]) -> list[Limit]:
+    """Return the limits that all disks of a name have together."""
+    pool = []
+    for index, limit in enumerate(of_name[0].volume.disks[0].limits):
+        rate, unit = entry.facts.iops, 1
+        if limit.unit == "bytes":
+            rate, unit = entry.facts.mb_per_s, entry.family.mb_bytes
+        per_s = sum(disk.limits[index].per_s for each in of_name for disk in each.volume.disks)
+        if rate is not None:
+            per_s -= rate.of_vm * unit * (len(of_name) - 1)
+            per_s = min(per_s, int((rate.included.at_most or per_s) * unit))
+        pool.append(limit.model_copy(update={"per_s": per_s}))
+    return pool
+
+
+def _of_pool(volume: VolumeProfile, pool: Sequence[Limit]) -> VolumeProfile:
+    """Return a volume whose disks have their parts of some limits."""
+    count = len(volume.disks)
+    parts = [limit.model_copy(update={"per_s": max(1, limit.per_s // count)}) for limit in pool]
+    disk = volume.disks[0].model_copy(update={"limits": _least(parts)})
+    return volume.model_copy(update={"disks": [disk] * count})
+
+
+def _least(limits: Sequence[Limit]) -> list[Limit]:
+    """Return of those limits that count the same the lowest."""
+    lowest: dict[tuple[str, str], Limit] = {}
+    for limit in limits:
+        key = (limit.scope, limit.unit)
+        lowest[key] = min(limit, lowest.get(key, limit), key=lambda x: x.per_s)
+    return list(lowest.values())
 
 
 def _disk(asked: _Asked) -> DiskProfile:
@@ -403,6 +473,15 @@ def _vm_problems(asked: _Asked) -> Iterator[Problem]:
         able = sorted(v.name for v in catalog.vms.values() if v.series.premium_storage)
         near = did_you_mean(vm.name.replace("_v", "s_v"), able, f"choose one such as {able[0]}")
         yield Problem(places.vm, repr(vm.name), rule, f"{near} or use a Standard SSD")
+    if vm.series.caps.get(entry.name, {}) is None:
+        others = [
+            disk.name
+            for disk in catalog.disks.values()
+            if disk.vendor == vm.vendor and vm.series.caps.get(disk.name, {}) is not None
+        ]
+        rule = f"{vm.name} takes no {entry.name} ({cite(catalog, vm.series.provenance, 'caps')})"
+        way_out = f"choose {' or '.join(others[:2])}, or another VM"
+        yield Problem(places.disks, repr(str(asked.expression)), rule, way_out)
     yield from vendor_problems(vm, entry, asked.expression, places.disks)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from disklab.catalog import Catalog
 from disklab.catalog.facts import GIB, RoundTripFacts
 from disklab.catalog.profile import Profile
+from disklab.catalog.resolve import together
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration, carried, unmeasured
 from disklab.databases.protocol import Sizes
@@ -167,9 +168,9 @@ def outside(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> l
 
 def host_profile(spec: TrialSpec, scale: Fraction = FULL) -> Job:
     """Return the profile of a node with all its volumes. `scale`: of host cache and credits."""
-    resolved = resolve_volumes(spec, scale=scale).values()
-    volumes = [_dumped(made.volume) for made in resolved]
-    host = {**_dumped(next(iter(resolved)).host), "volumes": volumes}
+    made = together(tuple(resolve_volumes(spec, scale=scale).values()))
+    volumes = [_dumped(volume) for volume in made.volumes]
+    host = {**_dumped(made), "volumes": volumes}
     share = spec.before.credits_ratio
     return host if share == 1 else with_credits(host, share)
 

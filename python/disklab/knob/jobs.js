@@ -102,6 +102,7 @@ function volumeOf(offer, choice) {
   if (local || most !== null) problems.push(...ruled(offer.too_many[local ? choice.disk : 'data'], {count, most, vm: choice.vm, source, disk: one}));
   if (!local) {
     if (facts.premium) problems.push(...vm.premium);
+    problems.push(...(vm.refused[choice.disk] ?? []).map((broken) => ({...broken, value: `'${disks}'`})));
     const [own_vendor, size] = choice.vm.split('/'), [vendor, name] = choice.disk.split('/');
     if (vendor !== own_vendor) problems.push(...ruled(offer.of_another, {own_vendor, vm: size, vendor, disk: name, disks}));
     problems.push(...ruled(offer.too_much, {size_bytes: bytes, count, disk: one}));
@@ -172,7 +173,7 @@ const logVolume = (choice) => choice.engine !== 'yugabytedb' && choice.log === '
 function hostOf(offer, choice, volume, logName) {
   const vm = offer.vms[choice.vm];
   const host = structuredClone({
-    version: 1, name: choice.vm, seed: 1, cached: vm.cached, uncached: vm.uncached,
+    version: 1, name: choice.vm, seed: 1, cached: vm.cached, uncached: vm.caps[choice.disk] ?? vm.uncached,
     // OS disks of 2020 did not count what their cache acknowledged: catalog/resolve.py, UNCHARGED.
     cache: vm.cache && {...vm.cache, latency: offer.latencies[vm.cache.latency], charges_writes: choice.latency !== '2020'}, volumes: [volume],
   });

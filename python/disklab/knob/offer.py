@@ -33,7 +33,7 @@ from disklab.catalog.facts import GIB, PriceFormula
 from disklab.catalog.load import cite
 from disklab.catalog.price import DEFAULT_TERMS, REGIONS, Price, io_charge, list_price, vm_price
 from disklab.catalog.profile import latency_profile
-from disklab.catalog.provisioning import Terms, provision
+from disklab.catalog.provisioning import Terms, provision, uncached_limits
 from disklab.catalog.quantity import DiskExpression
 from disklab.catalog.resolve import (
     AttachedDisks,
@@ -344,6 +344,7 @@ def _vm(
         "network_bytes_per_s": network(facts.net_mbit_per_s),
         "cached": profile["cached"],
         "uncached": profile["uncached"],
+        **_attached(vm, catalog, refusals),
         "cache": cache,
         "most_disks": facts.max_data_disks,
         "source": cite(catalog, vm.series.provenance),
@@ -369,6 +370,20 @@ def _vm(
             plans[shape] = _memory_of(catalog, vm, engine, usual)
         made[engine] = plans[shape]
     return made
+
+
+def _attached(
+    vm: VmEntry, catalog: Catalog, refusals: Callable[[str], list[Json]]
+) -> dict[str, dict[str, list[Json]]]:
+    """Return what a VM lets through to attached disks, and why it takes some of them not at all."""
+    capped = [name for name, caps in vm.series.caps.items() if caps]
+    refused = [name for name, caps in vm.series.caps.items() if caps is None]
+    limits = {name: uncached_limits(vm, Fraction(1), name) for name in capped}
+    least = {name: catalog.disks[name].facts.size_gib.least for name in refused}
+    return {
+        "caps": {name: [each.model_dump(mode="json") for each in limits[name]] for name in capped},
+        "refused": {name: refusals(f"{name}({least[name]}GiB)") for name in refused},
+    }
 
 
 def _usd(catalog: Catalog, vm: VmEntry) -> float | None:

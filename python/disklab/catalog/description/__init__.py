@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 from disklab.catalog.facts import (
@@ -21,9 +22,9 @@ from disklab.catalog.facts import (
 from disklab.catalog.load import Catalog, DiskEntry, VmEntry, date_of
 from disklab.catalog.price import DEFAULT_TERMS, Price, volume_price
 from disklab.catalog.processor import REFERENCE, cpu_speed
-from disklab.catalog.profile import Distribution, latency_profile, mean_ns, quantile_ns
-from disklab.catalog.provisioning import Provisioned, Terms, provision
-from disklab.catalog.quantity import DiskExpression, about_time
+from disklab.catalog.profile import Distribution, Limit, latency_profile, mean_ns, quantile_ns
+from disklab.catalog.provisioning import Provisioned, Terms, provision, uncached_limits
+from disklab.catalog.quantity import DiskExpression, about_time, format_rate
 from disklab.catalog.weather import LOCAL, weather_facts, weather_of
 from disklab.errors import Problem, UserError
 
@@ -162,6 +163,12 @@ def _disk_facts(catalog: Catalog, disk: DiskEntry) -> Iterator[Fact]:
         yield from _latency_facts(catalog, profile, f"{profile}: ")
 
 
+def _limit_text(limit: Limit) -> str:
+    scope = "" if limit.scope == "all" else f"{limit.scope} "
+    rate = f"{limit.per_s} IOPS" if limit.unit == "ios" else format_rate(limit.per_s)
+    return scope + rate
+
+
 def _burst(burst: Burst, unit: str) -> str:
     parts = [f"{burst.iops} IOPS"] if burst.iops else []
     parts += [f"{burst.mb_per_s} {unit}"] if burst.mb_per_s else []
@@ -270,6 +277,10 @@ def _vm_facts(catalog: Catalog, vm: VmEntry) -> Iterator[Fact]:
     for name, field, value in values:
         if value is not None:
             yield fact_of(catalog, name, str(value), series.provenance, field)
+    for disk, caps in series.caps.items():
+        limits = uncached_limits(vm, Fraction(1), disk) if caps else []
+        text = ", ".join(_limit_text(limit) for limit in limits) or "takes none"
+        yield fact_of(catalog, f"{disk} together", text, series.provenance, "caps")
     yield _speed_fact(catalog, vm)
     if series.nvme_write is not None:
         write = series.nvme_write

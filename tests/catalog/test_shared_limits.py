@@ -1,0 +1,112 @@
+"""Google's persistent disks: those of a type on a VM share one limit, which the VM caps.
+
+**Source:** gcpdiag, 2024-08-21: the least of the VM's baseline with the parts of all disks of the
+type, and of a cap by vCPU and series.
+"""
+
+from __future__ import annotations
+
+import pytest
+from disklab.catalog import HostRequest, Resolution, VolumeRequest, load_catalog, resolve
+from disklab.catalog.profile import HostProfile, Limit
+from disklab.catalog.resolve import together
+from disklab.errors import UserError
+
+CATALOG = load_catalog([])
+MIB = 1 << 20
+
+
+def made(vm: str, *disks: str) -> list[Resolution]:
+    requests = [VolumeRequest(text, name=f"v{number}") for number, text in enumerate(disks)]
+    return [resolve(CATALOG, HostRequest(vm), request) for request in requests]
+
+
+def rates(limits: list[Limit]) -> dict[str, int]:
+    return {f"{limit.scope} {limit.unit}": limit.per_s for limit in limits}
+
+
+def path(host: HostProfile, volume: int) -> int:
+    """What a volume alone does a second, in I/Os."""
+    own = host.volumes[volume].disks
+    return min(rates(host.uncached)["all ios"], rates(own[0].limits)["all ios"] * len(own))
+
+
+@pytest.mark.parametrize("disk", ["gcp/pd-balanced", "gcp/pd-ssd"])
+def test_the_baseline_of_a_vm_counts_once(disk: str) -> None:
+    one = together(made("gcp/n2-standard-16", f"{disk}(150GiB)"))
+    two = together(made("gcp/n2-standard-16", f"{disk}(100GiB)", f"{disk}(50GiB)"))
+    (own,) = one.volumes[0].disks
+    assert rates(two.uncached) == rates(own.limits)
+    # Alone each may use all of it, as a small disk for a log beside a large one does.
+    assert path(two, 0) == path(two, 1) == path(one, 0)
+
+
+def test_a_stripe_has_what_one_disk_of_its_size_has() -> None:
+    one = together(made("gcp/n2-standard-16", "gcp/pd-ssd(400GiB)"))
+    four = together(made("gcp/n2-standard-16", "4 x gcp/pd-ssd(100GiB)"))
+    assert path(four, 0) == path(one, 0) == 18_000
+
+
+def test_each_type_has_a_limit_and_a_cap_of_its_own() -> None:
+    disks = ("gcp/pd-ssd(2000GiB)", "gcp/pd-balanced(5000GiB)")
+    host = together(made("gcp/n2-standard-16", *disks))
+    assert (path(host, 0), path(host, 1)) == (25_000, 20_000)
+    assert rates(host.uncached) == {"all ios": 25_000, "all bytes": 1200 * MIB}
+
+
+CAPS = [
+    ("gcp/n2-standard-4", "gcp/pd-balanced", {"all ios": 15_000, "all bytes": 240 * MIB}),
+    ("gcp/n2-standard-32", "gcp/pd-balanced", {"all ios": 50_000, "all bytes": 1200 * MIB}),
+    ("gcp/n2-standard-32", "gcp/pd-ssd", {"all ios": 60_000, "all bytes": 1200 * MIB}),
+    (
+        "gcp/n1-standard-8",
+        "gcp/pd-standard",
+        {
+            "read ios": 5000,
+            "write ios": 15_000,
+            "read bytes": 800 * MIB,
+            "write bytes": 400 * MIB,
+        },
+    ),
+    (
+        "gcp/e2-medium",
+        "gcp/pd-ssd",
+        {"read ios": 12_000, "write ios": 10_000, "all bytes": 200 * MIB},
+    ),
+    (
+        "gcp/c3-standard-22",
+        "gcp/hyperdisk-balanced",
+        {"all ios": 120_000, "all bytes": 1800 * MIB},
+    ),
+]
+
+
+@pytest.mark.parametrize(("vm", "disk", "cap"), CAPS, ids=lambda each: str(each)[:30])
+def test_a_vm_caps_disks_as_google_documents_it(vm: str, disk: str, cap: dict[str, int]) -> None:
+    assert rates(together(made(vm, f"{disk}(1000GiB)")).uncached) == cap
+
+
+def test_a_machine_is_refused_disks_that_it_does_not_take() -> None:
+    with pytest.raises(UserError) as refused:
+        made("gcp/c4-standard-8", "gcp/pd-ssd(100GiB)")
+    (problem,) = refused.value.problems
+    assert problem.rule.startswith("gcp/c4-standard-8 takes no gcp/pd-ssd (source ")
+    assert problem.way_out.startswith("choose gcp/hyperdisk-balanced ")
+
+
+def test_disks_of_other_vendors_have_their_limits_apart() -> None:
+    host = together(made("azure/Standard_D8s_v5", "azure/P30", "azure/P10"))
+    assert [rates(each.disks[0].limits)["all ios"] for each in host.volumes] == [5000, 500]
+
+
+@pytest.mark.parametrize(
+    ("disks", "reads", "writes"),
+    [("gcp/local-ssd", 170_000, 90_000), ("8 x gcp/local-ssd", 680_000, 360_000)],
+)
+def test_local_disks_have_what_google_states_of_so_many(
+    disks: str, reads: int, writes: int
+) -> None:
+    (volume,) = together(made("gcp/n2-standard-16", disks)).volumes
+    own = rates(volume.disks[0].limits)
+    assert own["read ios"] * len(volume.disks) == reads
+    assert own["write ios"] * len(volume.disks) == writes
