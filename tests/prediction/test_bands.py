@@ -208,3 +208,57 @@ def test_a_prediction_has_bands_and_the_same_figures_without_them(tmp_path: Path
     by_rate = max(found["movers"], key=lambda one: abs(math.log(one["ratios"]["ops_per_s"])))
     assert by_rate["name"] == "limit: vm cached"
     assert by_rate["ratios"]["ops_per_s"] == pytest.approx(1.06, abs=0.02)
+
+
+DEVICE = """
+title: A disk alone
+device: {{vm: {vm}, volume: {{disks: {disks}}}}}
+workload: {{fio: {{{fio}}}, stop: {{duration: 1s}}}}
+"""
+
+
+def of_device(vm: str, disks: str, fio: str) -> dict[str, float]:
+    """Return the unknowns of a device by their names, with their ranges."""
+    fio = fio if "rw:" in fio else f"rw: randwrite, {fio}"
+    text = DEVICE.format(vm=vm, disks=disks, fio=fio)
+    (trial,) = spec.parse(text, "device.yaml").trials("predict")
+    job = prepare(trial, load_catalog(), None, "device.yaml").needed()
+    return {one.key[1]: one.within for one in Uncertain(trial, None, job, "").unknowns()}
+
+
+@pytest.mark.parametrize(
+    ("fio", "more"),
+    [
+        ("bs: 4k", set()),
+        ("bs: 4k, depth: 32", {"several I/Os at once"}),
+        ("bs: 4k, jobs: 4", {"several I/Os at once"}),
+        ("bs: 1M", {"each KiB of large I/Os"}),
+    ],
+)
+def test_large_and_many_ios_are_known_less_well(fio: str, more: set[str]) -> None:
+    alone = of_device("aws/m5.4xlarge", "aws/gp3(500GiB)", "bs: 4k")
+    assert of_device("aws/m5.4xlarge", "aws/gp3(500GiB)", fio).keys() - alone.keys() == more
+
+
+def test_reads_beside_writes_are_known_less_well_where_their_limits_are_apart() -> None:
+    mixed = "bs: 4k, rw: randrw"
+    local, bought = (
+        of_device(vm, disks, mixed).keys()
+        for vm, disks in (("aws/i4i.large", "nvme"), ("aws/m5.large", "aws/gp3(9GiB)"))
+    )
+    assert "reads beside writes" in local
+    assert "reads beside writes" not in bought
+    assert "reads beside writes" not in of_device("aws/i4i.large", "nvme", "bs: 4k")
+
+
+def test_a_flush_that_was_measured_has_a_range_of_its_own() -> None:
+    unknown = of_device("gcp/n2-standard-16", "gcp/local-ssd", "bs: 4k, fdatasync: 1")
+    assert unknown["gcp-local-ssd flushes"] > unknown["gcp-local-ssd writes"]
+    assert not any(
+        "flushes" in name for name in of_device("aws/m5.large", "aws/gp3(9GiB)", "bs: 4k")
+    )
+
+
+def test_what_a_vendor_states_of_a_local_disk_is_known_less_well_than_a_bought_limit() -> None:
+    local = of_device("gcp/c3-standard-8-lssd", "nvme", "bs: 4k")
+    assert local["nvme"] > of_device("aws/m5.large", "aws/gp3(9GiB)", "bs: 4k")["disk"]

@@ -168,6 +168,13 @@ WAITS: Key = ("carried over", "times between processes")
 """Times that are no processor's, such as those of wake-ups: measured on one family of machines."""
 WAIT = "overhead_ns"
 """End of the names of such times."""
+OF_SIZE: Key = ("service time", "each KiB of large I/Os")
+AT_ONCE: Key = ("service time", "several I/Os at once")
+MIXED: Key = ("limit", "reads beside writes")
+ALONE: Sequence[set[int]] = (set(), {0}, {100})
+"""Of 100 I/Os how many are reads, where there is no mixture; of no fio at all: nothing."""
+LARGE_BYTES = 16 << 10
+"""Service times are those of I/Os of up to so many bytes, one at a time."""
 
 
 class Known(Part):
@@ -191,6 +198,9 @@ class CatalogueRanges(Part):
 
     service_times: dict[str, Known]
     limits: dict[str, Known]
+    of_size: Known
+    at_once: Known
+    mixed: Known
     outside_range: Known
     abroad: Abroad
 
@@ -240,6 +250,14 @@ class Uncertain:
                 yield _unknown(OUTSIDE, ranges().outside_range)
             yield from _of_ways(carried)
         yield from _of_host(self.host)
+        fio = self.trial.spec.workload.fio
+        parts = [] if fio is None else [fio, *fio.beside]
+        if any(part.block_bytes > LARGE_BYTES for part in parts):
+            yield _unknown(OF_SIZE, ranges().of_size)
+        if sum(jobs * depth for jobs, depth in (part.load for part in parts)) > 1:
+            yield _unknown(AT_ONCE, ranges().at_once)
+        if {part.read_percent for part in parts} not in ALONE and _apart(self.host):
+            yield _unknown(MIXED, ranges().mixed)
         for one in self.ranged.ranges if self.ranged else ():
             yield Unknown(("range", one.name), 1.0, f"the file says {one.low} to {one.high}")
 
@@ -403,9 +421,9 @@ def _moved(calibration: Calibration, shifts: Mapping[Key, float], outside: float
 
 def _of_host(host: Mapping[str, Any]) -> Iterator[Unknown]:
     for latency in _latencies(host):
-        for operation in ("read", "write"):
+        for operation in ("read", "write", "flush"):
             known = _service_time(latency, operation)
-            if known is not None:
+            if known is not None and (operation != "flush" or known[1].within is not None):
                 name, facts = known
                 yield _unknown(("service time", name), _service_band(facts))
     for name, range_of, limits in _limits(host):
@@ -415,24 +433,33 @@ def _of_host(host: Mapping[str, Any]) -> Iterator[Unknown]:
 
 def _move_host(host: dict[str, Any], shifts: Mapping[Key, float]) -> None:
     for latency in _latencies(host):
-        factors = {}
-        for operation in ("read", "write"):
-            known = _service_time(latency, operation)
-            shift = shifts.get(("service time", known[0]), 0.0) if known else 0.0
-            factors[operation] = math.exp(shift)
-        # A flush takes as long as a write that finds nothing before it.
-        for operation, factor in (*factors.items(), ("flush", factors["write"])):
+        known = {name: _service_time(latency, name) for name in ("read", "write", "flush")}
+        move = {name: shifts.get(("service time", of[0])) for name, of in known.items() if of}
+        for operation in known:
+            # A flush takes as long as a write that finds nothing before it, or has its own range.
+            shift = move.get(operation)
+            if shift is None and operation == "flush":
+                shift = move.get("write")
+            factor = math.exp((shift or 0.0) + shifts.get(AT_ONCE, 0.0))
             times = latency[operation]
             times["quantiles_ppm_ns"] = [
                 [ppm, round(ns * factor)] for ppm, ns in times["quantiles_ppm_ns"]
             ]
-            times["per_kib_ns"] = round(times["per_kib_ns"] * factor)
+            of_size = math.exp(shifts.get(OF_SIZE, 0.0))
+            times["per_kib_ns"] = round(times["per_kib_ns"] * factor * of_size)
     for name, _, limits in _limits(host):
-        factor = math.exp(shifts.get(("limit", name), 0.0))
+        mixed = shifts.get(MIXED, 0.0)
         for limit in limits:
+            shift = shifts.get(("limit", name), 0.0) + mixed * (limit["scope"] != "all")
+            factor = math.exp(shift)
             limit["per_s"] = max(1, round(limit["per_s"] * factor))
             if limit["burst"] is not None:
                 limit["burst"]["per_s"] = max(1, round(limit["burst"]["per_s"] * factor))
+
+
+def _apart(host: Mapping[str, Any]) -> bool:
+    """Return whether reads and writes of a disk have limits apart."""
+    return any(limit["scope"] != "all" for disk in _disks(host) for limit in disk["limits"])
 
 
 def _disks(host: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -459,11 +486,11 @@ def _limits(host: Mapping[str, Any]) -> Iterator[tuple[str, Known, list[dict[str
     for disk in _disks(host):
         for limit in disk["limits"]:
             own = f"nvme.{_nvme_field(limit)}"
+            stated = "nvme" if disk["medium"] == "nvme" else "disk"
             is_own = disk["medium"] == "nvme" and own in inferred
-            parts.setdefault(own if is_own else "disk", []).append(limit)
+            parts.setdefault(own if is_own else stated, []).append(limit)
     for name, limits in parts.items():
-        known = ranges().limits["disk"] if name == "disk" else _known(inferred[name])
-        yield name, known, limits
+        yield name, _known(inferred[name]) if name in inferred else ranges().limits[name], limits
 
 
 def _nvme_field(limit: Mapping[str, Any]) -> str:
@@ -501,9 +528,10 @@ def _names() -> dict[Times, tuple[str, DistributionFacts]]:
     found: dict[Times, tuple[str, DistributionFacts]] = {}
     for name, facts in catalog.latencies.items():
         profile = latency_profile(catalog, name)
-        for operation in ("read", "write"):
+        for operation in ("read", "write", "flush"):
             times = getattr(profile, operation)
             points = tuple((ppm, ns) for ppm, ns in times.quantiles_ppm_ns)
             key = (operation, points, times.per_kib_ns)
-            found.setdefault(key, (f"{name} {operation}s", getattr(facts, operation)))
+            plural = "flushes" if operation == "flush" else f"{operation}s"
+            found.setdefault(key, (f"{name} {plural}", getattr(facts, operation)))
     return found
