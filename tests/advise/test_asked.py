@@ -178,7 +178,7 @@ def test_what_is_no_amount_is_told_with_its_value(option: str, text: str) -> Non
     assert "write" in told.stderr
 
 
-@pytest.mark.parametrize(("option", "text"), [("--database", "redis"), ("--cloud", "gcp")])
+@pytest.mark.parametrize(("option", "text"), [("--database", "redis"), ("--cloud", "ibm")])
 def test_a_choice_that_there_is_not_is_told_without_the_librarys_heading(
     option: str, text: str
 ) -> None:

@@ -165,6 +165,29 @@ def test_a_confidential_size_is_offered_to_those_who_name_it_alone() -> None:
     assert {one.vm for one in named.candidates} == {"azure/Standard_DC16as_v5"}
 
 
+GCP = Asked(cloud="gcp", data="500GB", reads=8000, p99=10)
+
+
+@pytest.mark.parametrize("database", ["cassandra", "postgresql", "mariadb"])
+def test_googles_disks_are_offered_with_prices(database: Any) -> None:
+    found = looked_through(replace(GCP, database=database))
+    kinds = {one.disks.expression.partition("(")[0] for one in found.candidates}
+    assert kinds >= {"gcp/pd-balanced", "gcp/pd-ssd", "gcp/hyperdisk-balanced", "nvme"}
+    assert all(one.usd_per_month > 0 for one in found.candidates)
+    # IOPS follow from the size: more of them are a larger disk.
+    sizes = {one.made.volume.size_bytes for one in found.candidates if "pd-balanced" in one.name}
+    assert len(sizes) > 1
+    assert not any(one.vm.startswith("gcp/c4-") and "pd-" in one.name for one in found.candidates)
+
+
+def test_disks_without_a_price_are_named() -> None:
+    calibration, asked = calibration_for("cassandra"), question_of(GCP.experiment(), ())
+    assert calibration is not None
+    unpriced = replace(load_catalog(), prices=[])
+    assert "gcp/pd-ssd" in field_of(asked, unpriced, calibration).unpriced
+    assert not field_of(asked, load_catalog(), calibration).unpriced
+
+
 def small() -> Question:
     asked = {"read": 0.5, "write": 0.5, "rows": 500_000_000, "row": 500, "rate": 4000}
     told = FILE.format(**asked, p99=10, room=0, compaction="leveled")

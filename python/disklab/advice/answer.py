@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -443,6 +444,16 @@ class Advice:
             for doubt, names in doubts.items()
         ]
 
+    def unpriced(self) -> str:
+        """Return what was left out because nobody knows its price; empty: nothing was."""
+        vms, kinds = load_catalog().vms, Counter[str]()
+        for name in self.looked.unpriced:
+            kinds[f"{vms[name].series_name} (sizes: #)" if name in vms else name] += 1
+        if not kinds:
+            return ""
+        names = ", ".join(kind.replace("#", str(kinds[kind])) for kind in sorted(kinds))
+        return f"No price known, so left out: {names}. `--prices FILE` brings yours."
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
         now = self.present
@@ -453,6 +464,7 @@ class Advice:
             "others": [row.as_json() for row in self.rows() if row.option is None],
             "changes": self.changes,
             "price_doubts": self.price_doubts(),
+            "unpriced": sorted(self.looked.unpriced),
             "considered": self.looked.considered,
             "possible": len(self.looked.candidates),
             "simulated": self.cells,

@@ -182,6 +182,8 @@ class Field:
     """Those that hold the data of the first day and have no room for them to grow."""
     ruled_out: dict[str, str] = field(default_factory=dict)
     """Options that could be bought and cannot do it, by the limit that says so."""
+    unpriced: set[str] = field(default_factory=set)
+    """Disks and VM sizes of which no price is known, so that nobody can say what they cost."""
 
     @property
     def considered(self) -> int:
@@ -219,6 +221,7 @@ def dominated(machines: Sequence[VmEntry], prices: Mapping[str, float]) -> set[s
         amounts = _amounts(vm)
         if any(
             vm.series.latency.get("host_cache") == other.series.latency.get("host_cache")
+            and vm.series.caps == other.series.caps
             and all(mine <= its for mine, its in zip(amounts, others, strict=True))
             for other, others in kept
         ):
@@ -318,6 +321,7 @@ def _machines(shop: _Shop, found: Field) -> Iterator[VmEntry]:
         price = vm_price(catalog, vm.name, region=question.region, terms=question.terms)
         if isinstance(price, NoPrice):
             found.refused["no price of the VM size is known"] += 1
+            found.unpriced.add(vm.name)
         else:
             shop.machines[vm.name] = price.usd_per_month
             if cpu_ceiling(shop.spec, vm.facts.vcpu, shop.calibration).per_s < wanted:
@@ -400,7 +404,11 @@ def _chosen(question: Question, spec: ClusterTrial, disk: DiskEntry, need: float
     wanted = _reads_of_node(question, spec)
     for count in (1, 2):
         gib = max(sizes.least, ceil(need / count / GIB))
-        if gib > sizes.most or iops is None or iops.most is None:
+        if gib > sizes.most or iops is None:
+            continue
+        if iops.most is None:
+            if count == 1 and disk.facts.credit_burst is None and iops.included.per_gib:
+                yield from _larger(disk, gib, wanted)
             continue
         low = int((iops.least or iops.included).at(Fraction(gib), 0))
         high = int(iops.most.at(Fraction(gib), 0))
@@ -409,6 +417,16 @@ def _chosen(question: Question, spec: ClusterTrial, disk: DiskEntry, need: float
             each = _throughput(mb, rate, Fraction(gib), unit)
             told = f"{disk.name}({gib}GiB, {rate} IOPS{each})"
             yield told if count == 1 else f"{count} x {told}"
+
+
+def _larger(disk: DiskEntry, gib: int, wanted: float) -> Iterator[str]:
+    """Yield disks whose IOPS follow from their size, from the least that holds the data on."""
+    iops, most = disk.facts.iops, disk.facts.size_gib.most
+    if iops is None or not iops.included.per_gib:
+        return
+    for step in (0.0, *IOPS_STEPS):
+        each = ceil((wanted * step - iops.of_vm) / float(iops.included.per_gib))
+        yield f"{disk.name}({min(most, max(gib, each))}GiB)"
 
 
 def _throughput(mb: Rate | None, rate: int, gib: Fraction, unit: int) -> str:
@@ -450,6 +468,7 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     price = shop.price(disks.expression)
     if price is None:
         found.refused["no price of the disks is known in USD"] += 1
+        found.unpriced.add(parse_disks(disks.expression).name)
         return
     usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
     budget = question.require.budget_usd_per_month

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from disklab import spec
 from disklab.catalog.facts import PriceTerms
+from disklab.catalog.load import with_more
 from disklab.catalog.price import DEFAULT_REGION, DEFAULT_TERMS, REGIONS
 from disklab.cli.advise_asked import (
     NAME,
@@ -67,6 +68,14 @@ Candidates = Annotated[
 Region = Annotated[
     str | None,
     typer.Option(help="Region whose prices are used.", metavar="REGION", show_default="by cloud"),
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        help="Your own prices of VM sizes and disks, before those of the catalogue "
+        "(docs/prices.md has the form).",
+        metavar="FILE",
+    ),
 ]
 Terms = Annotated[
     PriceTerms,
@@ -128,6 +137,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     cloud: Cloud = None,
     candidates: Candidates = "",
     region: Region = None,
+    prices: Prices = None,
     terms: Terms = DEFAULT_TERMS,
     bands: Bands = None,
     write: Write = None,
@@ -157,22 +167,18 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
         *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits),
     )
-    wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
-    question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
-    for text in question.notes:
-        warn(text)
-    how = How(
-        seed=seed,
-        bands=bands,
-        out=out,
-        command=("disklab", *sys.argv[1:]),
-        beside=write or beside(experiment),
-    )
-    with progress() as tell, workers_of(cluster, jobs, quiet) as workers:
-        found = advise(question, replace(how, workers=workers), quiet, tell)
-    if html is not None:
-        write_page(found, html, seed)
-    print_json(found.as_json()) if json else show(found, everything=everything)
+    with with_more(prices):
+        wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
+        question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
+        for text in question.notes:
+            warn(text)
+        command, file = ("disklab", *sys.argv[1:]), write or beside(experiment)
+        how = How(seed=seed, bands=bands, out=out, command=command, beside=file)
+        with progress() as tell, workers_of(cluster, jobs, quiet) as workers:
+            found = advise(question, replace(how, workers=workers), quiet, tell)
+        if html is not None:
+            write_page(found, html, seed)
+        print_json(found.as_json()) if json else show(found, everything=everything)
     raise typer.Exit(exit_code(found) if check else 0)
 
 
@@ -290,7 +296,7 @@ def show(advice: Advice, *, everything: bool = False) -> None:
         out.print()
         out.print(table_of(advice))
         out.print()
-    doubts = [advice.uncalibrated(), *advice.price_doubts()]
+    doubts = [advice.uncalibrated(), *advice.price_doubts(), advice.unpriced()]
     for line in [*years_in_words(advice), *advice.changes, *filter(None, doubts)]:
         out.print(line, markup=False)
     if step := advice.next_step():

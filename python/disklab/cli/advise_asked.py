@@ -140,7 +140,7 @@ Budget = Annotated[
     float | None, typer.Option(help="USD a month at most.", min=0.01, show_default="none")
 ]
 Cloud = Annotated[
-    Literal["azure", "aws"] | None,
+    Literal["azure", "aws", "gcp"] | None,
     typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
 ]
 

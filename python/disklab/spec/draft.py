@@ -25,6 +25,7 @@ Stored = Literal["cassandra", "etcd", "mariadb", "mysql", "postgresql", "none"]
 START = {
     "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
     "aws": ("aws/r5.4xlarge", "aws/gp3"),
+    "gcp": ("gcp/n2-highmem-16", "gcp/pd-ssd"),
 }
 """VM size and disks to begin with where nobody says what there is; advice varies both."""
 
