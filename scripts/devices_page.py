@@ -1,19 +1,22 @@
-"""Prints how far predicted devices are from published ones, by study and figure.
+"""Writes docs/devices-abroad.md: published devices beside what disklab predicts of them.
 
-The studies are those of `reference/devices-abroad.yaml` (`STUDY...`: of these alone). Some of the
-catalogue's limits and service times rest on them: `--without` predicts one study by a catalogue
-without its own data. `--cells` prints each cell too.
+The studies are those of `reference/devices-abroad.yaml`. Some of the catalogue's limits and service
+times rest on them: the page shows each study also by a catalogue without its own data, and what was
+taken from it. `--check` ends with 1 where the page is another one. `--print [STUDY...]` prints
+summaries, with `--cells` each cell and with `--without` by a catalogue without the study's data.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
 from statistics import median
+from textwrap import wrap
 from typing import Any
 
 import yaml
@@ -21,9 +24,14 @@ from disklab import spec
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.load import settle_on, without
 from disklab.prediction import Options, predict
+from disklab.spec import feasible
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "python/disklab/reference/devices-abroad.yaml"
+PAGE = ROOT / "docs/devices-abroad.md"
+WIDTH = 100
+FSYNC = "fsync"
+"""In the ids of studies whose cells are compared in pairs of machines."""
 FIGURES = {"iops": 1.0, "mib_s": 1 << 20, "mb_s": 1e6}
 """Rates of a cell, and how many of the simulator's bytes (or I/Os) each is."""
 ORDERED = 1.1
@@ -50,11 +58,14 @@ class Cell:
 
 def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[Cell]:
     """Simulate every cell of the studies; yield each figure beside its prediction."""
-    whole = load_catalog([])
+    settle_on(whole := load_catalog([]))
     with tempfile.TemporaryDirectory() as folder:
         for study in studies:
             catalog = without(whole, study["evidence"]) if apart else whole
             settle_on(catalog)
+            # An experiment file is read with the first catalogue of the process.
+            feasible.catalogue.cache_clear()
+            feasible._resolved.cache_clear()
             cells = [cell for cell in study["cells"] if cell["vm"] in catalog.vms]
             experiment = spec.parse(experiment_text(study["id"], cells, catalog))
             options = Options(bands=False, fidelity="quick", out=Path(folder))
@@ -62,6 +73,7 @@ def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[C
             ordered = sorted(results, key=lambda result: result.trial)
             for cell, result in zip(cells, ordered, strict=True):
                 yield from of_cell(study["id"], cell, result)
+            settle_on(whole)
 
 
 def of_cell(study: str, cell: Mapping[str, Any], result: Any) -> Iterator[Cell]:
@@ -106,8 +118,9 @@ def experiment_text(title: str, cells: Sequence[Mapping[str, Any]], catalog: Cat
         "device": {"vm": cells[0]["vm"], "volume": volume},
         "workload": {
             "fio": {"rw": "randread", "bs": "4k"},
-            "warm_up": "1s",
-            "stop": {"duration": "10s"},
+            "warm_up": "1s" if FSYNC in title else "100ms",
+            # A commit takes milliseconds; of others there are many thousands in a second.
+            "stop": {"duration": "10s" if FSYNC in title else "1s"},
         },
         "before": {"credits": "0%" if "2019" in title else "100%"},
         "factors": {"cell": levels},
@@ -127,38 +140,135 @@ def orders(cells: Sequence[Cell]) -> tuple[int, int]:
     return pairs, kept
 
 
-def summary(cells: Sequence[Cell]) -> Iterator[str]:
-    """Yield a line for each kind of figure of each study."""
-    kinds = dict.fromkeys((cell.study, cell.figure) for cell in cells)
-    for study, figure in kinds:
+@dataclass(frozen=True)
+class Summary:
+    """How far the cells of a study are off in one figure."""
+
+    cells: int
+    middle: float
+    close: float
+    """The share within 25 %."""
+    beyond: int
+    """More than 1.5 times off."""
+    most: float
+    kept: tuple[int, int] | None
+    """Pairs of machines in the right order, and all; None: they are not compared."""
+
+    @property
+    def row(self) -> str:
+        """The summary as cells of a table."""
+        kept = "" if self.kept is None else f"{self.kept[0]} of {self.kept[1]}"
+        figures = f"{self.middle:.0%} | {self.close:.0%} | {self.beyond}"
+        return f"{figures} | {1 + self.most:.3g} times | {kept}"
+
+
+def summaries(cells: Sequence[Cell]) -> dict[tuple[str, str], Summary]:
+    """Return how far cells are off, by study and figure."""
+    made = {}
+    for study, figure in dict.fromkeys((cell.study, cell.figure) for cell in cells):
         of_kind = [cell for cell in cells if (cell.study, cell.figure) == (study, figure)]
         off = [cell.off for cell in of_kind]
-        close = sum(each <= 0.25 for each in off) / len(off)
-        beyond = sum(each > 0.5 for each in off)
-        yield (
-            f"{study}, {figure}: {len(off)} cells, {median(off):.0%} in the median, "
-            f"{close:.0%} within 25 %, {beyond} beyond 1.5 times, at most {max(off) + 1:.2g} times"
+        pairs, kept = orders(of_kind) if FSYNC in study and figure == "iops" else (0, 0)
+        made[study, figure] = Summary(
+            cells=len(off),
+            middle=median(off),
+            close=sum(each <= 0.25 for each in off) / len(off),
+            beyond=sum(each > 0.5 for each in off),
+            most=max(off),
+            kept=(kept, pairs) if pairs else None,
         )
-        if "fsync" in study and figure == "iops":
-            pairs, kept = orders(of_kind)
-            yield f"{study}: order right in {kept} of {pairs} pairs ({kept / max(pairs, 1):.0%})"
+    return made
+
+
+HEAD = """# Disks of other publishers
+
+Generated by `scripts/devices_page.py`; do not edit. What others measured of disks alone
+(`reference/devices-abroad.yaml`) beside predictions at quick fidelity. Some limits and service
+times of the [catalogue](disk-evidence.md) were taken from these very studies: *without* is a
+prediction by a catalogue that has read nothing of the study, which is what to expect of disks that
+nobody has measured. Two studies of InnoDB on EBS from the same collection have a whole server in
+front of their disks; no parameter of a disk was taken from them. Six of their cells are on
+[a page of their own](abroad-sql.md), the others are not predicted yet.
+"""
+
+
+def page(studies: Sequence[Mapping[str, Any]], own: Sequence[Cell], apart: Sequence[Cell]) -> str:
+    """Return the page: `own` predicted by the whole catalogue, `apart` without a study's data."""
+    with_own, without_own = summaries(own), summaries(apart)
+    lines = [
+        HEAD,
+        "| study | figure | cells | predicted | median | within 25 % | beyond 1.5 times | at most "
+        "| order of machines right |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (study, figure), summary in with_own.items():
+        first = f"| {study} | {figure} | {summary.cells}"
+        lines += [f"{first} | with its own data | {summary.row} |"]
+        lines += [f"{first} | without | {without_own[study, figure].row} |"]
+    for described in studies:
+        text = f"{described['source']}. {described['setup']}."
+        lines += ["", f"## {described['id']}", "", *wrap(text, WIDTH, break_long_words=False), ""]
+        lines += ["Not stated:", "", *bullets(described["not_stated"]), ""]
+        lines += ["Taken from it:", "", *bullets(taken(described["evidence"])), ""]
+        lines += [*rows(described["id"], own, apart)]
+    return "\n".join(lines) + "\n"
+
+
+def bullets(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a list."""
+    for text in texts:
+        yield from wrap(f"- {text}", WIDTH, subsequent_indent="  ", break_long_words=False)
+
+
+def taken(sources: Sequence[str]) -> Iterator[str]:
+    """Yield what the catalogue takes from a study."""
+    catalog = load_catalog([])
+    for evidence in catalog.nvme_evidence:
+        if evidence.source in sources:
+            yield f"limits of NVMe disks, of each size: {', '.join(sorted(evidence.rows))}"
+    for kind, measured in catalog.evidence.items():
+        for row in measured:
+            if row.source in sources:
+                figure = (
+                    row.mean_ms if row.mean_ms is not None else row.percentiles_ms.get(Decimal(50))
+                )
+                note = f": {row.note}" if row.note else ""
+                yield f"{kind}: a {row.op} of {row.kib} KiB takes {figure} ms, of {row.vm}{note}"
+    for name, series in {vm.series_name: vm.series for vm in catalog.vms.values()}.items():
+        fields = [part for part, who in series.provenance.items() if set(who.source) & set(sources)]
+        if fields:
+            yield f"{name}: {', '.join(fields)}"
+
+
+def rows(study: str, own: Sequence[Cell], apart: Sequence[Cell]) -> Iterator[str]:
+    """Yield the table of a study's cells; those beyond 1.5 times are in bold."""
+    yield "| cell | figure | published | predicted | off by | without its data | bound by |"
+    yield "|---|---|---|---|---|---|---|"
+    for cell, other in zip(own, apart, strict=True):
+        if cell.study == study:
+            name = f"**{cell.name}**" if cell.off > 0.5 else cell.name
+            deviation = cell.predicted / cell.published - 1
+            figures = f"{cell.published:.4g} | {cell.predicted:.4g} | {deviation:+.0%}"
+            yield f"| {name} | {cell.figure} | {figures} | {other.predicted:.4g} | {cell.bound} |"
 
 
 def main() -> int:
-    """Print the summary, and each cell with --cells."""
+    """Write the page, compare it with --check, or print parts of it."""
     studies = yaml.safe_load(STUDIES.read_text(encoding="utf-8"))["studies"]
+    if "--print" not in sys.argv:
+        both = [list(compared(studies, apart=apart)) for apart in (False, True)]
+        made = page(studies, *both)
+        if "--check" in sys.argv:
+            return int(PAGE.read_text(encoding="utf-8") != made)
+        PAGE.write_text(made, encoding="utf-8")
+        return 0
     wanted = [word for word in sys.argv[1:] if not word.startswith("-")]
     studies = [study for study in studies if not wanted or study["id"] in wanted]
-    if "--without" in sys.argv and len(studies) != 1:
-        # An experiment file is read with the first catalogue of the process.
-        sys.exit("--without takes one STUDY: write its id")
     cells = list(compared(studies, apart="--without" in sys.argv))
     if "--cells" in sys.argv:
-        for cell in cells:
-            deviation = cell.predicted / cell.published - 1
-            figures = f"{cell.published:.6g} {cell.predicted:.6g} {deviation:+.0%}"
-            print(f"{cell.name:75} {cell.figure} {figures} {cell.bound}")
-    print("\n".join(summary(cells)))
+        print("\n".join(row for study in studies for row in rows(study["id"], cells, cells)))
+    for (study, figure), each in summaries(cells).items():
+        print(f"{study}, {figure}, {each.cells} cells: {each.row}")
     return 0
 
 

@@ -96,8 +96,8 @@ CATALOG = """# Catalogue
 Generated from the catalogue's files by {command}; do not edit. `disklab catalog NAME` shows every
 number of a disk or VM size with its own source and date.
 
-Of GCP's machines the limits are those of SSD persistent disks. No source was found for what
-Hyperdisk may do on each of them, nor for prices of C3, Z3 and disks: these fields are empty.
+Of GCP's machines the limits are those of SSD persistent disks; other disks have caps of their own
+by vCPU and series, which `disklab catalog NAME` shows. What Hyperdisk may do is known of C3 and C4.
 
 ## Disks
 
@@ -137,8 +137,10 @@ EVIDENCE = """# What service times rest on
 
 Generated from the catalogue's files by {command}; do not edit. A service time of a disk is a
 function of the measurements below: the median over their sources, of one period for all disks of a
-vendor (`disklab/catalog/evidence.py` states it). A measurement of yours is a line of data: a file
-with `evidence:` given with `--catalog` joins those of the package.
+vendor (`disklab/catalog/evidence.py` states it), and no longer than what waited for a limit took.
+[Disks of other publishers](devices-abroad.md) has what it comes to, with and without a study's own
+data. A measurement of yours is a line of data: a file with `evidence:` given with `--catalog` joins
+those of the package.
 
 ## Profiles
 
