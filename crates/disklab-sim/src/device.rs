@@ -13,6 +13,7 @@ use crate::disks::Disks;
 use crate::engine::{Code, Queue};
 use crate::event::{Happening, events};
 use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
+use crate::machine::own_profile;
 use crate::record::Recorder;
 use crate::station::Servers;
 use journal::{Joined, Journal, Request, Step};
@@ -496,12 +497,8 @@ pub struct Bench<E> {
 impl<E: Code> Bench<E> {
     /// The idle volume of a checked job. Refuses what the disk model refuses.
     pub fn new(job: &DeviceJob, seed: u64, off: &[Mechanism]) -> Result<Bench<E>, Refusal> {
-        let mut profile = job.host.clone();
-        profile.seed = crate::cluster::hash(seed, 1);
-        if off.contains(&Mechanism::ThrottleWindows) {
-            crate::storage::set_windows(&mut profile, 0);
-        }
-        let disks = Disks::new(profile)?;
+        let has_windows = !off.contains(&Mechanism::ThrottleWindows);
+        let disks = Disks::new(own_profile(&job.host, 0, seed, has_windows))?;
         let volume = disks.host.volume_named(&job.volume);
         let volume = volume.expect("the job was checked: the volume exists");
         Ok(Bench {

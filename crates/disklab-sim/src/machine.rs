@@ -1,5 +1,6 @@
 //! A machine of a database: processors, network, disks and caches.
 
+use disklab_disk::profile::{HostProfile, Limit};
 use disklab_disk::{Refusal, VolumeCounters};
 
 use crate::cluster::hash;
@@ -8,7 +9,7 @@ use crate::job::{Cluster, Mechanism};
 use crate::model::Setting;
 use crate::network::Link;
 use crate::station::Servers;
-use crate::storage::{Reading, ReadingRules, Storage, set_windows};
+use crate::storage::{Reading, ReadingRules, Storage};
 
 /// Pages of a page cache that is switched off: those on their way.
 const NO_PAGE_CACHE_PAGES: u64 = 16_384;
@@ -34,11 +35,8 @@ impl Machine {
         layout: FileLayout,
         rules: ReadingRules,
     ) -> Result<Machine, Refusal> {
-        let mut host = cluster.host.clone();
-        host.seed = hash(setting.seed, u64::from(number) + 1);
-        if !setting.has(Mechanism::ThrottleWindows) {
-            set_windows(&mut host, 0);
-        }
+        let has_windows = setting.has(Mechanism::ThrottleWindows);
+        let host = own_profile(&cluster.host, number, setting.seed, has_windows);
         let storage = Storage::new(number, host, &cluster.data_volume, layout, rules)?;
         Ok(Machine {
             cores: Servers::new(cluster.cores, !setting.has(Mechanism::ServerCpu)),
@@ -71,6 +69,26 @@ impl Machine {
             .zip(counters)
             .map(|(name, (now, before))| (name, now, before))
     }
+}
+
+/// The profile of machine `number` of those with one: a seed of its own, and refill windows unless those are off.
+pub fn own_profile(host: &HostProfile, number: u16, seed: u64, has_windows: bool) -> HostProfile {
+    let mut host = host.clone();
+    host.seed = hash(seed, u64::from(number) + 1);
+    if !has_windows {
+        limits(&mut host).for_each(|limit| limit.window_ns = 0);
+    }
+    host
+}
+
+/// Every limit of a host: VM budgets and disks.
+pub fn limits(host: &mut HostProfile) -> impl Iterator<Item = &mut Limit> {
+    let disks = host.volumes.iter_mut().flat_map(|volume| &mut volume.disks);
+    let of_disks = disks.flat_map(|disk| &mut disk.limits);
+    host.cached
+        .iter_mut()
+        .chain(&mut host.uncached)
+        .chain(of_disks)
 }
 
 impl Cluster {

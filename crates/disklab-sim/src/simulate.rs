@@ -11,6 +11,7 @@ use crate::client::NAMES;
 use crate::device::{Bench, Device, KINDS};
 use crate::engine::Code;
 use crate::job::{DeviceJob, Fidelity, FileJob, Fio, Job, Load, Stop, Trace};
+use crate::machine::limits;
 use crate::model::{self, Model, Setting};
 use crate::record::Recorder;
 use crate::replay::Replay;
@@ -129,14 +130,7 @@ pub fn shrink_host(host: &mut HostProfile, share: u64) {
         let block = u64::from(cache.block_bytes);
         cache.capacity_bytes = (cache.capacity_bytes / share / block * block).max(block);
     }
-    let disks = host.volumes.iter_mut().flat_map(|volume| &mut volume.disks);
-    let disk_limits = disks.flat_map(|disk| &mut disk.limits);
-    let limits = host
-        .cached
-        .iter_mut()
-        .chain(&mut host.uncached)
-        .chain(disk_limits);
-    for burst in limits.filter_map(|limit| limit.burst.as_mut()) {
+    for burst in limits(host).filter_map(|limit| limit.burst.as_mut()) {
         burst.credits = burst.credits.map(|credits| credits / share);
         burst.start = burst.start.map(|credits| credits / share);
     }

@@ -798,13 +798,3 @@ fn map_around(ahead: &mut ReadAhead, cache: &mut PageCache, page: u64) -> bool {
     ahead.mapped(pages);
     found
 }
-
-/// Replaces the refill windows of every limit of a host: VM budgets and disks.
-pub fn set_windows(profile: &mut HostProfile, window_ns: u64) {
-    let disks = profile.volumes.iter_mut().flat_map(|v| &mut v.disks);
-    let disk_limits = disks.flat_map(|disk| &mut disk.limits);
-    let vm_limits = profile.cached.iter_mut().chain(&mut profile.uncached);
-    for limit in vm_limits.chain(disk_limits) {
-        limit.window_ns = window_ns;
-    }
-}
