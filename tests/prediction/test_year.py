@@ -203,3 +203,18 @@ def test_times_are_those_of_a_slow_volume(tmp_path: Path) -> None:
         path.write_text(f"{TEXT}events: [{{at: 1s, {event}}}]\n")
         with pytest.raises(UserError, match=rule):
             spec.load(path)
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_a_database_with_a_primary_has_a_year(tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "sql.yaml"
+    text = TEXT.replace("engine: cassandra", f"engine: {engine}").replace("20M", "1M")
+    path.write_text(
+        text.replace(", consistency: LOCAL_QUORUM", "").replace("5 x 818B", "10 x 100B")
+    )
+    year = year_of(predicted(spec.load(path)))
+    kinds = {kind.what for kind in year.kinds}
+    assert {"a quiet hour", "one slow volume, below half of its IOPS", "a lost node"} <= kinds
+    back = {one.change for one in year.back}
+    # Galera is simulated with three nodes at most.
+    assert ("one more copy" in back) is (engine == "postgresql")

@@ -579,8 +579,9 @@ def sql_faults(events: Sequence[TimedEvent], delays: Delays, cluster: Cluster | 
         "start_ns": round(delays.start_s * NS_PER_S),
         "timeout_ns": round(CLIENT_TIMEOUT_S * NS_PER_S),
         "vanishes": delays.notice_s > 0,
-        "first_retry_ns": round(delays.gossip_s * FIRST_RETRY_S / MOST_RETRY_S * NS_PER_S),
-        "most_retry_ns": round(delays.gossip_s * NS_PER_S),
+        # Where all is known, the next try is at once.
+        "first_retry_ns": max(round(delays.gossip_s * FIRST_RETRY_S / MOST_RETRY_S * NS_PER_S), 1),
+        "most_retry_ns": max(round(delays.gossip_s * NS_PER_S), 1),
         "follow_ns": round(delays.ring_s * NS_PER_S),
     }
 

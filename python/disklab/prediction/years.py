@@ -96,9 +96,12 @@ def changed_trials(trial: Trial, catalog: Catalog) -> Iterator[tuple[str, Trial]
     spec = only(ClusterTrial, trial.spec)
     cluster, database = spec.cluster, spec.database
     breaking = breaking_of(trial)
-    if breaking is not None and breaking.replaces and spec.copies < cluster.nodes:
-        more = database.model_copy(update={"replication_factor": spec.copies + 1})
-        yield "one more copy", _with(trial, database=more)
+    copies = {"database": database.model_copy(update={"replication_factor": spec.copies + 1})}
+    if spec.copies == cluster.nodes:
+        # Each server has all rows: a copy is a server.
+        copies["cluster"] = cluster.model_copy(update={"nodes": cluster.nodes + 1})
+    if breaking is not None and (not breaking.replaces or "cluster" not in copies):
+        yield "one more copy", _with(trial, **copies)
     if cluster.zones < cluster.nodes:
         zone = cluster.model_copy(update={"zones": cluster.zones + 1})
         yield "another zone", _with(trial, cluster=zone)
