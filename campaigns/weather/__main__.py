@@ -36,6 +36,8 @@ SETTLING_S = 3.0
 """Behind each event, which no rate counts."""
 RATE, GAP_S, GAP = 0.25, 2.0, 0.25
 """How far a rate, and seconds without success, may be off."""
+NEARLY_NONE = 0.02
+"""Of the quiet rate: a difference that counts for nothing while a volume stalls."""
 
 Line = dict[str, Any]
 
@@ -189,10 +191,14 @@ def rows(lines: Sequence[Line]) -> Iterator[tuple[list[str], bool]]:
     for line in lines:
         real, there = rehearsed(line), predicted(line)
         cells, near = [f"{line['name']}: {line['level']}"], True
+        if spoiled := "rate" in line["spoiled"]:
+            cells[0] += " (rates spoiled)"
         if line["led"]:
             cells[0] += " (led)" if line["led"][0] == line["level"] else " (followed)"
         for spell in real.rates:
-            good = is_near(there.rates[spell], real.rates[spell], 1.0)
+            good = spoiled or is_near(
+                there.rates[spell], real.rates[spell], NEARLY_NONE * real.rates["quiet"]
+            )
             near &= good
             cells.append(
                 f"{real.rates[spell]:.0f} -> {there.rates[spell]:.0f}{'' if good else ' !'}"

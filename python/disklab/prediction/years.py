@@ -96,7 +96,8 @@ def changed_trials(trial: Trial, catalog: Catalog) -> Iterator[tuple[str, Trial]
     spec = only(ClusterTrial, trial.spec)
     cluster, database = spec.cluster, spec.database
     breaking = breaking_of(trial)
-    copies = {"database": database.model_copy(update={"replication_factor": spec.copies + 1})}
+    more = database.model_copy(update={"replication_factor": spec.copies + 1})
+    copies: dict[str, object] = {"database": more}
     if spec.copies == cluster.nodes:
         # Each server has all rows: a copy is a server.
         copies["cluster"] = cluster.model_copy(update={"nodes": cluster.nodes + 1})
