@@ -16,7 +16,7 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
 fi
 echo "knob: building the simulator for browsers (once, 2 minutes of processor time)" >&2
 # Tests ask what it answers: without LTO it takes 100 s of processor time to build instead of 141 (2026-11-28).
-if [ "${CI:-}" = true ]; then export CARGO_PROFILE_WEB_LTO=off CARGO_PROFILE_WEB_CODEGEN_UNITS=16; fi
+if [ "${CI:-}" = true ]; then export CARGO_PROFILE_WEB_LTO=off CARGO_PROFILE_WEB_CODEGEN_UNITS=16 CARGO_PROFILE_WEB_OPT_LEVEL=1; fi
 # Where crates were fetched to is no part of what browsers load.
 RUSTFLAGS="--remap-path-prefix=$HOME=/home --remap-path-prefix=$PWD=/disklab" cargo build --locked --profile web --target "$target" -p disklab-wasm
 install -m644 "${CARGO_TARGET_DIR:-target}/$target/web/disklab_wasm.wasm" "$to.new"

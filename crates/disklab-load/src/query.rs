@@ -1,18 +1,17 @@
 //! Statements one by one, for readiness, schema and system tables: JSON lines in, JSON lines out.
 
+use std::collections::HashSet;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use scylla::client::session::Session;
-use scylla::deserialize::row::{ColumnIterator, RawColumn};
-use scylla::deserialize::value::DeserializeValue;
-use scylla::response::query_result::QueryResult;
-use scylla::value::{CqlValue, Row};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tokio::task::LocalSet;
 
-use crate::clients::cql::driver::{Access, Reach, connect, resolve};
+use crate::clients::cql::resolve;
+use crate::clients::cql::talk::{Access, NotOpen, Talk};
+use crate::clients::cql::values::Shown;
 use crate::job::{Consistency, Login};
 use crate::output::say;
 
@@ -42,12 +41,9 @@ enum Line {
     Measure { measure: String },
 }
 
-/// What is said of a row.
-#[derive(Clone, Copy)]
-enum Told {
-    Values,
-    Lengths,
-}
+/// How long the nodes may take to agree on a schema that has changed. **Source:** the Java driver's default.
+const AGREE_WITHIN: Duration = Duration::from_secs(10);
+const AGREE_LOOK: Duration = Duration::from_millis(200);
 
 /// Answers each line of `input`, a JSON string with one CQL statement, by one line: `{"rows": [...]}` or
 /// `{"error": ...}`. A line `{"user": ..., "password": ...}` says who asks from there on; secrets do not belong on a
@@ -62,7 +58,8 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut session = None;
+    let local = LocalSet::new();
+    let mut talk = None;
     let mut login = None;
     let mut all_well = true;
     for line in input.lines() {
@@ -72,16 +69,16 @@ pub fn run(
         }
         let answer = match serde_json::from_str(&line) {
             Ok(Line::Login(named)) => {
-                (session, login) = (None, Some(named));
+                (talk, login) = (None, Some(named));
                 Ok(json!({ "rows": [] }))
             }
             Ok(Line::Statement(statement)) => {
-                let asked = (statement, Told::Values);
-                runtime.block_on(answer(options, login.as_ref(), &mut session, asked))
+                let asked = (statement, Shown::Values);
+                local.block_on(&runtime, answer(options, login.as_ref(), &mut talk, asked))
             }
             Ok(Line::Measure { measure }) => {
-                let asked = (measure, Told::Lengths);
-                runtime.block_on(answer(options, login.as_ref(), &mut session, asked))
+                let asked = (measure, Shown::Lengths);
+                local.block_on(&runtime, answer(options, login.as_ref(), &mut talk, asked))
             }
             // What was said may be a secret: it is not repeated.
             Err(_) => Err("a line is a JSON string with one statement, or who asks".into()),
@@ -96,117 +93,57 @@ pub fn run(
 async fn answer(
     options: &Options,
     login: Option<&Login>,
-    session: &mut Option<Session>,
-    (statement, told): (String, Told),
+    kept: &mut Option<Talk>,
+    (statement, shown): (String, Shown),
 ) -> Result<Value, String> {
-    let session = match session {
-        Some(session) => session,
+    let within = |doing: &str| {
+        let points = options.contact_points.join(", ");
+        format!("{points}: {doing} within {:?}", options.timeout)
+    };
+    let mut talk = match kept.take() {
+        Some(talk) => talk,
         None => {
             let points = resolve(&options.contact_points);
-            let limit = Some(options.timeout);
-            let reach = if options.only {
-                Reach::ContactPoints
-            } else {
-                Reach::Cluster
-            };
             let access = Access::new(login.cloned(), options.tls, options.ca_file.as_deref())
                 .map_err(|error| error.as_one().to_string())?;
-            let opening = connect(&points, reach, None, options.consistency, limit, &access);
+            let opening = Talk::open_any(&points, &access);
             let opened = tokio::time::timeout(options.timeout, opening).await;
-            let opened = opened.map_err(|_| {
-                let points = options.contact_points.join(", ");
-                format!("{points}: no connection within {:?}", options.timeout)
-            })?;
-            session.insert(opened.map_err(|error| error.to_string())?)
+            let opened = opened.map_err(|_| within("no connection"))?;
+            opened.map_err(|error| error.to_string())?
         }
     };
-    let answer = session.query_unpaged(statement, &[]).await;
-    rows(answer.map_err(|error| error.to_string())?, told)
+    let asking = talk.query(&statement, options.consistency);
+    let asked = tokio::time::timeout(options.timeout, asking).await;
+    let (table, schema_changed) = match asked.map_err(|_| within("no answer"))? {
+        Ok(answer) => answer,
+        Err(NotOpen::Refused(why)) => {
+            *kept = Some(talk);
+            return Err(why.text);
+        }
+        Err(why) => return Err(why.to_string()),
+    };
+    let is_settled = !schema_changed || options.only || {
+        // Those that do not agree by then are away, and agree when they come back.
+        let agreed = tokio::time::timeout(AGREE_WITHIN, agree(&mut talk)).await;
+        matches!(agreed, Ok(Ok(())))
+    };
+    // A question without its answer leaves nothing behind.
+    *kept = is_settled.then_some(talk);
+    Ok(json!({ "rows": table.json(shown) }))
 }
 
-fn rows(answer: QueryResult, told: Told) -> Result<Value, String> {
-    if !answer.is_rows() {
-        return Ok(json!({ "rows": [] }));
-    }
-    let answer = answer
-        .into_rows_result()
-        .map_err(|error| error.to_string())?;
-    let names: Vec<String> = answer
-        .column_specs()
-        .iter()
-        .map(|spec| spec.name().to_owned())
-        .collect();
-    let mut rows = Vec::new();
-    if matches!(told, Told::Lengths) {
-        let found = answer.rows::<ColumnIterator<'_, '_>>();
-        for row in found.map_err(|error| error.to_string())? {
-            let cells = row.map_err(|error| error.to_string())?;
-            let cells: Result<Vec<Value>, String> = cells.map(measured).collect();
-            let columns = names.iter().cloned().zip(cells?);
-            rows.push(Value::from(columns.collect::<Map<_, _>>()));
+/// Waits until every node has the same schema.
+async fn agree(talk: &mut Talk) -> Result<(), NotOpen> {
+    loop {
+        let mut versions = HashSet::new();
+        for place in ["local", "peers"] {
+            let statement = format!("SELECT schema_version FROM system.{place}");
+            let (table, _) = talk.query(&statement, Consistency::One).await?;
+            versions.extend(table.rows.into_iter().flatten().flatten());
         }
-        return Ok(json!({ "rows": rows }));
-    }
-    for row in answer.rows::<Row>().map_err(|error| error.to_string())? {
-        let row = row.map_err(|error| error.to_string())?;
-        let columns = names.iter().cloned().zip(row.columns.into_iter().map(cell));
-        rows.push(Value::from(columns.collect::<Map<_, _>>()));
-    }
-    Ok(json!({ "rows": rows }))
-}
-
-/// The value of a row's first column; how many bytes any other has.
-fn measured<Error: std::fmt::Display>(
-    column: Result<RawColumn<'_, '_>, Error>,
-) -> Result<Value, String> {
-    let column = column.map_err(|error| error.to_string())?;
-    if column.index == 0 {
-        let value = Option::<CqlValue>::deserialize(column.spec.typ(), column.slice);
-        return value.map(cell).map_err(|error| error.to_string());
-    }
-    Ok(column
-        .slice
-        .map_or(Value::Null, |slice| json!(slice.as_slice().len())))
-}
-
-fn cell(value: Option<CqlValue>) -> Value {
-    value.map_or(Value::Null, |value| json_of(&value))
-}
-
-/// A value as JSON. What JSON has no form for is text, as CQL writes it.
-fn json_of(value: &CqlValue) -> Value {
-    match value {
-        CqlValue::Ascii(text) | CqlValue::Text(text) => json!(text),
-        CqlValue::Boolean(yes) => json!(yes),
-        CqlValue::TinyInt(number) => json!(number),
-        CqlValue::SmallInt(number) => json!(number),
-        CqlValue::Int(number) => json!(number),
-        CqlValue::BigInt(number) => json!(number),
-        CqlValue::Counter(number) => json!(number.0),
-        CqlValue::Float(number) => json!(number),
-        CqlValue::Double(number) => json!(number),
-        CqlValue::Timestamp(since) => json!(since.0),
-        CqlValue::Uuid(id) => json!(id.to_string()),
-        CqlValue::Timeuuid(id) => json!(id.to_string()),
-        CqlValue::Inet(address) => json!(address.to_string()),
-        CqlValue::List(items) | CqlValue::Set(items) | CqlValue::Vector(items) => {
-            items.iter().map(json_of).collect()
+        if versions.len() <= 1 {
+            return Ok(());
         }
-        CqlValue::Tuple(items) => items.iter().cloned().map(cell).collect(),
-        CqlValue::Map(entries) => {
-            let entry = |(key, value): &(CqlValue, CqlValue)| {
-                let key = json_of(key);
-                let name = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
-                (name, json_of(value))
-            };
-            Value::from(entries.iter().map(entry).collect::<Map<_, _>>())
-        }
-        CqlValue::UserDefinedType { fields, .. } => {
-            let field =
-                |(name, value): &(String, Option<CqlValue>)| (name.clone(), cell(value.clone()));
-            Value::from(fields.iter().map(field).collect::<Map<_, _>>())
-        }
-        CqlValue::Empty => Value::Null,
-        other => json!(other.to_string()),
+        tokio::time::sleep(AGREE_LOOK).await;
     }
 }

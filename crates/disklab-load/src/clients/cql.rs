@@ -1,29 +1,30 @@
-//! Cassandra's native protocol: the scylla driver knows the cluster, connections of our own ask it for rows.
+//! Cassandra's native protocol: one connection asks what the cluster is, one to each node asks for rows.
 //!
 //! ```text
-//! driver       the scylla driver's session: where the nodes are and what they have
+//! talk         a connection, its beginning, and statements one by one
+//! cluster      where the nodes are and what they have
 //! routes       which node an operation goes to
 //! lane         a connection to a node, with many operations under way
-//! statements   the statements, and what their answers have to be
+//! statements   the statements on rows, and what their answers have to be
 //! frames       the protocol's bytes
+//! values       values of any kind, for those who ask one statement
 //! ```
 
-pub mod driver;
+mod cluster;
 mod frames;
 mod lane;
 mod routes;
 mod statements;
+pub mod talk;
+pub mod values;
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use disklab_units::random::Stream;
 use futures_util::future::join_all;
-use scylla::client::session::Session;
-use scylla::cluster::ClusterState;
 
 use crate::clients::pauses::Pauses;
 use crate::clients::{OpenRows, RowClient};
@@ -33,13 +34,17 @@ use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
 use crate::workloads::rows::Step;
-use driver::Access;
-use lane::{Lane, NotOpen};
+use cluster::Cluster;
+use lane::Lane;
 use routes::Routes;
 use statements::Statements;
+use talk::{Access, NotOpen, Talk};
 
-/// How often the driver is asked whether it has learned of other nodes: it hears of them within about a second.
-const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// From the news that nodes have come or gone to the question which: a new one has told the others of itself by then.
+const FOLLOW_AFTER: Duration = Duration::from_secs(1);
+
+/// How often the cluster is asked without news, which can be lost.
+const FOLLOW_EVERY: Duration = Duration::from_secs(60);
 
 /// A table of rows in Cassandra: `key bigint PRIMARY KEY, c0 blob, c1 blob, ...`.
 pub struct CqlRows {
@@ -53,24 +58,17 @@ impl OpenRows for CqlRows {
     /// Connects and prepares; the table must be there.
     async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
         let access = Access::of(target)?;
-        let session = driver::connect(
-            &driver::resolve(&target.contact_points),
-            driver::Reach::Cluster,
-            Some(&target.keyspace),
-            target.consistency,
-            None,
-            &access,
-        )
-        .await
-        .map_err(|error| unreachable(target, &error))?;
+        let points = resolve(&target.contact_points);
+        let (control, cluster) = followed(&points, &access, &target.keyspace)
+            .await
+            .map_err(|error| unreachable(target, &error))?;
         let statements = Rc::new(Statements::new(job, target, rows));
-        let cluster = session.get_cluster_state();
         let name = format!(
             "replicas {} of {}",
             job.generator.index, job.generator.count
         );
         let mut routes = Routes::new(Stream::new(job.seed, &name));
-        let addresses = routes::addresses(&cluster);
+        let addresses = cluster.addresses();
         let nodes = addresses.len();
         let lanes = addresses
             .into_iter()
@@ -91,17 +89,17 @@ impl OpenRows for CqlRows {
         if !connected && let Some(why) = why_not {
             return Err(unreachable(target, &why));
         }
-        let target = target.clone();
-        let seed = job.seed;
-        let make = move |address| lane_to(address, seed, statements.clone(), access.clone());
-        routes.follow(&cluster, &target, &make);
+        let keyspace = target.keyspace.clone();
+        let (seed, of_lanes) = (job.seed, access.clone());
+        let make = move |address| lane_to(address, seed, statements.clone(), of_lanes.clone());
+        routes.follow(&cluster, &make);
         let routes = Rc::new(RefCell::new(routes));
-        let follower = follow(session, cluster, routes.clone(), target, make);
+        let follower = follow(control, cluster, routes.clone(), (access, keyspace), make);
         tokio::task::spawn_local(follower);
         Ok(CqlRows { routes, nodes })
     }
 
-    /// Nodes of the cluster that the driver knew at the beginning.
+    /// Nodes of the cluster at the beginning.
     fn nodes(&self) -> Option<usize> {
         Some(self.nodes)
     }
@@ -141,19 +139,55 @@ fn lane_to(address: SocketAddr, seed: u64, statements: Rc<Statements>, access: A
     Rc::new(Lane::new(address, statements, access, pauses))
 }
 
-/// Keeps the routes as the driver knows the cluster, for ever.
+/// Addresses of contact points, which were checked when the job was read.
+pub fn resolve(contact_points: &[String]) -> Vec<SocketAddr> {
+    contact_points
+        .iter()
+        .filter_map(|point| point.to_socket_addrs().ok())
+        .flatten()
+        .collect()
+}
+
+/// A connection to one of these nodes that hears of others, and what that node knows.
+async fn followed(
+    addresses: &[SocketAddr],
+    access: &Access,
+    keyspace: &str,
+) -> Result<(Talk, Cluster), NotOpen> {
+    let mut control = Talk::open_any(addresses, access).await?;
+    control.register().await?;
+    let cluster = Cluster::ask(&mut control, keyspace).await?;
+    Ok((control, cluster))
+}
+
+/// Keeps the routes as the cluster is, for ever.
 async fn follow(
-    session: Session,
-    mut known: Arc<ClusterState>,
+    mut control: Talk,
+    mut known: Cluster,
     routes: Rc<RefCell<Routes>>,
-    target: Cql,
+    (access, keyspace): (Access, String),
     make: impl Fn(SocketAddr) -> Rc<Lane>,
 ) {
     loop {
-        tokio::time::sleep(FOLLOW_EVERY).await;
-        let cluster = session.get_cluster_state();
-        if !Arc::ptr_eq(&known, &cluster) {
-            routes.borrow_mut().follow(&cluster, &target, &make);
+        let heard = tokio::time::timeout(FOLLOW_EVERY, control.event()).await;
+        tokio::time::sleep(FOLLOW_AFTER).await;
+        let asked = match heard {
+            Ok(Err(lost)) => Err(lost),
+            _ => Cluster::ask(&mut control, &keyspace).await,
+        };
+        let cluster = match asked {
+            Ok(cluster) => cluster,
+            // Its node is gone, perhaps: another one knows.
+            Err(_) => match followed(&known.addresses(), &access, &keyspace).await {
+                Ok((other, cluster)) => {
+                    control = other;
+                    cluster
+                }
+                Err(_) => continue,
+            },
+        };
+        if cluster != known {
+            routes.borrow_mut().follow(&cluster, &make);
             known = cluster;
         }
     }

@@ -1,6 +1,6 @@
 //! A small database that speaks Cassandra's native protocol, version 4, and can be told to misbehave.
 //!
-//! It keeps rows in memory, answers what the driver asks about the cluster, and does with requests
+//! It keeps rows in memory, answers what is asked about the cluster, and does with requests
 //! exactly what [`Manners`] say. Not a mock: the load engine cannot tell it from a Cassandra of one or two nodes.
 
 mod protocol;
@@ -150,7 +150,6 @@ fn serve(stream: TcpStream, own: Node, others: &[Node], state: &Mutex<State>) ->
     loop {
         let frame = protocol::read(&mut input)?;
         let answer = match Request::parse(&frame)? {
-            Request::Options => Answer::supported(),
             Request::Startup if !is_known => Answer::authenticate(),
             Request::Login(token) => {
                 let wanted = login.map(|(user, password)| format!("\0{user}\0{password}"));
@@ -166,15 +165,13 @@ fn serve(stream: TcpStream, own: Node, others: &[Node], state: &Mutex<State>) ->
             Request::Query(text) => Statement::new(text).about_cluster(own, others),
             Request::Prepare(text) => {
                 let statement = Statement::new(text);
+                let columns = statement.row_columns()?;
                 statements.push(statement.clone());
-                Answer::prepared(&statement, statements.len() - 1)
+                Answer::prepared(&statement, columns, statements.len() - 1)
             }
             Request::Execute { id, values } => {
                 let statement = statements.get(id)?;
-                match statement.row_columns() {
-                    None => statement.about_cluster(own, others),
-                    Some(columns) => row_request(statement, columns, values, state)?,
-                }
+                row_request(statement, statement.row_columns()?, values, state)?
             }
         };
         output.write_all(&answer.frame(frame.stream)).ok()?;

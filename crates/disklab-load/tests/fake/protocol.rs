@@ -1,4 +1,4 @@
-//! As much of the native protocol, version 4, as a driver needs to read and write rows.
+//! As much of the native protocol, version 4, as a client needs to read and write rows.
 //!
 //! **Source:** Apache Cassandra, doc/native_protocol_v4.spec.
 
@@ -29,7 +29,6 @@ pub fn read(input: &mut impl Read) -> Option<Frame> {
 
 /// What a request asks for.
 pub enum Request {
-    Options,
     Startup,
     Login(Vec<u8>),
     Register,
@@ -39,12 +38,11 @@ pub enum Request {
 }
 
 impl Request {
-    /// Understands a frame; none when it is of a kind that the driver does not send.
+    /// Understands a frame; none when it is of a kind that the engine does not send.
     pub fn parse(frame: &Frame) -> Option<Request> {
         let mut body = Cursor(&frame.body);
         Some(match frame.opcode {
             0x01 => Request::Startup,
-            0x05 => Request::Options,
             0x07 => Request::Query(body.long_string()?),
             0x09 => Request::Prepare(body.long_string()?),
             0x0A => {
@@ -142,9 +140,6 @@ impl Statement {
 
     /// The answer of a node to a question about the cluster.
     pub fn about_cluster(&self, own: Node, others: &[Node]) -> Answer {
-        if self.text.contains("scylla") || self.text.contains("client_routes") {
-            return Answer::error(0x2200, "unconfigured table");
-        }
         let columns = self.selected();
         let mut answer = Answer::start_rows();
         answer.metadata(&columns);
@@ -181,8 +176,6 @@ fn fact(column: &str, node: Node) -> Vec<u8> {
     };
     let mut map = Answer::new(0);
     match column {
-        "host_id" => [[7; 12].as_slice(), &ip.octets()].concat(),
-        "schema_version" => vec![7; 16],
         "rpc_address" => ip.octets().to_vec(),
         "tokens" => {
             map.int(1);
@@ -199,7 +192,6 @@ fn fact(column: &str, node: Node) -> Vec<u8> {
             }
             map.body
         }
-        "durable_writes" => vec![1],
         _ => b"disklab".to_vec(),
     }
 }
@@ -234,15 +226,6 @@ impl Answer {
         answer
     }
 
-    pub fn supported() -> Answer {
-        let mut answer = Answer::new(0x06);
-        answer.short(1);
-        answer.string("CQL_VERSION");
-        answer.short(1);
-        answer.string("3.4.7");
-        answer
-    }
-
     pub fn error(code: i32, text: &str) -> Answer {
         let mut answer = Answer::new(0x00);
         answer.int(code);
@@ -262,7 +245,7 @@ impl Answer {
         answer
     }
 
-    /// A row, or none when `row` is empty. The driver keeps the columns' types from the preparation.
+    /// A row, or none when `row` is empty. Its columns are not described again.
     pub fn rows(columns: usize, row: &[Vec<u8>]) -> Answer {
         let mut answer = Answer::start_rows();
         answer.int(0x04); // no metadata
@@ -274,22 +257,11 @@ impl Answer {
         answer
     }
 
-    pub fn prepared(statement: &Statement, id: usize) -> Answer {
+    pub fn prepared(statement: &Statement, columns: usize, id: usize) -> Answer {
         let mut answer = Answer::new(0x08);
         answer.int(4);
         answer.short(4);
         answer.int(id as i32);
-        let Some(columns) = statement.row_columns() else {
-            // A question about the cluster: what is bound is a list of names.
-            answer.int(0);
-            answer.int(statement.marks() as i32);
-            answer.int(0);
-            for _ in 0..statement.marks() {
-                answer.column("keyspace_name_list");
-            }
-            answer.metadata(&statement.selected());
-            return answer;
-        };
         let bound = statement.marks();
         answer.int(0);
         answer.int(bound as i32);
@@ -321,19 +293,14 @@ impl Answer {
         self.string("disklab");
         self.string("rows");
         self.string(name);
-        const LIST: u16 = 0x20;
         const MAP: u16 = 0x21;
         const SET: u16 = 0x22;
         const TEXT: u16 = 0x0D;
         let kind: &[u16] = match name {
             "key" => &[0x02],
-            "host_id" | "schema_version" => &[0x0C],
             "rpc_address" => &[0x10],
             "tokens" => &[SET, TEXT],
             "replication" => &[MAP, TEXT, TEXT],
-            "durable_writes" => &[0x04],
-            "position" => &[0x09],
-            "field_names" | "field_types" | "keyspace_name_list" => &[LIST, TEXT],
             _ if name.starts_with('c') && name[1..].parse::<u32>().is_ok() => &[0x03],
             _ => &[TEXT],
         };

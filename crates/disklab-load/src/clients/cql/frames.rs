@@ -1,9 +1,11 @@
-//! As much of Cassandra's native protocol, version 4, as rows need.
+//! As much of Cassandra's native protocol, version 4, as rows and questions need.
 //!
 //! Version 4 and not 5, whose frames carry checksums: those cost the client time and are no part of the question.
 //! **Source:** Apache Cassandra, doc/native_protocol_v4.spec.
 
 use bytes::BufMut;
+
+use super::values::{Kind, Table};
 
 /// Bytes before the body of a frame.
 pub const HEAD_BYTES: usize = 9;
@@ -11,13 +13,18 @@ pub const HEAD_BYTES: usize = 9;
 /// The longest body. **Source:** the specification, section 2.5.
 const MOST_BODY_BYTES: usize = 256 << 20;
 
+/// Lists of lists of lists: how deep they may be.
+const MOST_DEEP: u8 = 16;
+
 const VERSION: u8 = 0x04;
 const ANSWER: u8 = 0x80;
 
 /// Kinds of requests. **Source:** section 2.4.
 const STARTUP: u8 = 0x01;
+const QUERY: u8 = 0x07;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0A;
+const REGISTER: u8 = 0x0B;
 const AUTH_RESPONSE: u8 = 0x0F;
 
 /// Flags of a statement: values follow; the columns need not be described again. **Source:** section 4.1.4.
@@ -46,9 +53,28 @@ impl<'a> Request<'a> {
         let request = Request::begin(out, 0, STARTUP);
         request.out.put_u16(1);
         for text in ["CQL_VERSION", "3.0.0"] {
-            request.out.put_u16(text.len() as u16);
-            request.out.put_slice(text.as_bytes());
+            put_string(request.out, text);
         }
+        request.end();
+    }
+
+    /// Wants to hear of nodes that come and go. **Source:** section 4.1.8.
+    pub fn register(out: &mut Vec<u8>) {
+        let request = Request::begin(out, 0, REGISTER);
+        request.out.put_u16(2);
+        for text in ["TOPOLOGY_CHANGE", "STATUS_CHANGE"] {
+            put_string(request.out, text);
+        }
+        request.end();
+    }
+
+    /// Runs a statement without values; its rows come on one page. **Source:** section 4.1.4.
+    pub fn query(out: &mut Vec<u8>, statement: &str, consistency: u16) {
+        let request = Request::begin(out, 0, QUERY);
+        request.out.put_u32(statement.len() as u32);
+        request.out.put_slice(statement.as_bytes());
+        request.out.put_u16(consistency);
+        request.out.put_u8(0);
         request.end();
     }
 
@@ -109,6 +135,11 @@ impl<'a> Request<'a> {
     }
 }
 
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    out.put_u16(text.len() as u16);
+    out.put_slice(text.as_bytes());
+}
+
 /// Writes at `place` how many bytes follow there.
 fn put_length(out: &mut [u8], place: usize) {
     let from = place + size_of::<u32>();
@@ -145,6 +176,11 @@ impl Head {
             opcode,
         })
     }
+
+    /// Whether nobody asked: something has become of the cluster.
+    pub fn is_event(&self) -> bool {
+        self.stream < 0
+    }
 }
 
 /// What a node answered.
@@ -160,8 +196,12 @@ pub enum Answer<'a> {
     Prepared(&'a [u8]),
     /// The rows of a SELECT.
     Rows(Rows<'a>),
+    /// The same with the names and kinds of their columns.
+    Table(Table),
     /// It is done.
     Void,
+    /// It is done, and keyspaces or tables are others than before.
+    SchemaChanged,
     /// It is not done: the code and what was said.
     Error(u32, String),
 }
@@ -186,9 +226,9 @@ fn cut_off() -> String {
     "a frame is cut off".into()
 }
 
-/// A body, or what is left of it.
+/// A body, or a value of several parts, or what is left of it.
 #[derive(Clone, Copy, Debug)]
-struct Body<'a>(&'a [u8]);
+pub struct Body<'a>(pub &'a [u8]);
 
 impl<'a> Body<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -203,7 +243,8 @@ impl<'a> Body<'a> {
         Some(u16::from_be_bytes(*number).into())
     }
 
-    fn int(&mut self) -> Option<i32> {
+    /// A number of four bytes.
+    pub fn int(&mut self) -> Option<i32> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(i32::from_be_bytes(*number))
@@ -215,7 +256,7 @@ impl<'a> Body<'a> {
     }
 
     /// A value; None inside: null.
-    fn value(&mut self) -> Option<Option<&'a [u8]>> {
+    pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
         match usize::try_from(self.int()?) {
             Ok(len) => self.take(len).map(Some),
             Err(_) => Some(None),
@@ -254,9 +295,11 @@ impl<'a> Body<'a> {
     fn result(mut self) -> Result<Answer<'a>, String> {
         let kind = self.int().ok_or_else(cut_off)?;
         match kind {
-            1 => Ok(Answer::Void),
+            // The third says which keyspace is used from now on.
+            1 | 3 => Ok(Answer::Void),
             2 => self.rows(),
             4 => self.string().map(Answer::Prepared).ok_or_else(cut_off),
+            5 => Ok(Answer::SchemaChanged),
             other => Err(format!("an unexpected result {other}")),
         }
     }
@@ -265,21 +308,90 @@ impl<'a> Body<'a> {
         const MORE_PAGES: i32 = 0x02;
         const NO_METADATA: i32 = 0x04;
         let flags = self.int().ok_or_else(cut_off)?;
-        if flags & NO_METADATA == 0 || flags & MORE_PAGES != 0 {
-            return Err(format!(
-                "rows with flags {flags:#x}: a page, or columns described again"
-            ));
+        if flags & MORE_PAGES != 0 {
+            return Err(format!("rows with flags {flags:#x}: a page of them"));
         }
-        let mut number = || {
-            let number = self.int().ok_or_else(cut_off)?;
-            u32::try_from(number).map_err(|_| format!("{number} rows or columns"))
-        };
-        let (columns, count) = (number()?, number()?);
+        let columns = self.number()?;
+        if flags & NO_METADATA == 0 {
+            return self.table(flags, columns).map(Answer::Table);
+        }
+        let count = self.number()?;
         Ok(Answer::Rows(Rows {
             columns,
             count,
             rest: self,
         }))
+    }
+
+    /// How many rows or columns there are.
+    fn number(&mut self) -> Result<u32, String> {
+        let number = self.int().ok_or_else(cut_off)?;
+        u32::try_from(number).map_err(|_| format!("{number} rows or columns"))
+    }
+
+    fn table(&mut self, flags: i32, columns: u32) -> Result<Table, String> {
+        const ONE_TABLE: i32 = 0x01;
+        let text = |body: &mut Self| {
+            let text = body.string().ok_or_else(cut_off)?;
+            Ok::<_, String>(String::from_utf8_lossy(text).into_owned())
+        };
+        let mut table = Table::default();
+        if flags & ONE_TABLE != 0 {
+            // Keyspace and table.
+            text(self)?;
+            text(self)?;
+        }
+        for _ in 0..columns {
+            if flags & ONE_TABLE == 0 {
+                text(self)?;
+                text(self)?;
+            }
+            let name = text(self)?;
+            table.columns.push((name, self.kind(MOST_DEEP)?));
+        }
+        let count = self.number()?;
+        if columns == 0 && count > 0 {
+            return Err(format!("{count} rows without columns"));
+        }
+        for _ in 0..count {
+            let row = table
+                .columns
+                .iter()
+                .map(|_| self.value().ok_or_else(cut_off));
+            let row = row.map(|value| Ok(value?.map(<[u8]>::to_vec)));
+            table.rows.push(row.collect::<Result<_, String>>()?);
+        }
+        Ok(table)
+    }
+
+    /// What a column's values are; `deep`: how many kinds may be inside each other. **Source:** section 4.2.5.2.
+    fn kind(&mut self, deep: u8) -> Result<Kind, String> {
+        let deeper = deep.checked_sub(1).ok_or("kinds of values without end")?;
+        let code = self.short().ok_or_else(cut_off)?;
+        Ok(match code {
+            // The name of a class of the server's.
+            0x00 => self.string().map(|_| Kind::Plain(0)).ok_or_else(cut_off)?,
+            0x20 | 0x22 => Kind::List(Box::new(self.kind(deeper)?)),
+            0x21 => Kind::Map(Box::new((self.kind(deeper)?, self.kind(deeper)?))),
+            0x30 => {
+                let (_keyspace, _name) = (self.string(), self.string());
+                let mut fields = Vec::new();
+                for _ in 0..self.short().ok_or_else(cut_off)? {
+                    let name = self.string().ok_or_else(cut_off)?;
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    fields.push((name, self.kind(deeper)?));
+                }
+                Kind::Fields(fields)
+            }
+            0x31 => {
+                let mut kinds = Vec::new();
+                for _ in 0..self.short().ok_or_else(cut_off)? {
+                    kinds.push(self.kind(deeper)?);
+                }
+                Kind::Tuple(kinds)
+            }
+            plain => Kind::Plain(plain as u16),
+        })
     }
 }
 

@@ -1,8 +1,7 @@
 //! A connection to one node, on which many operations are under way at once.
 //!
 //! Answers are compared where they were received, and requests are written where they are sent from; whatever came with
-//! one read is answered by one write. The scylla driver gives each operation a task's wake-up more, a channel and memory
-//! of its own.
+//! one read is answered by one write.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,26 +13,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWrite;
 
-use super::driver::{Access, CONNECT_TIMEOUT};
-use super::frames::{Answer, HEAD_BYTES, Head, Request};
+use super::frames::{Answer, Head};
 use super::statements::{Ids, Statements, refused};
+use super::talk::{Access, NotOpen, Talk};
 use crate::clients::pauses::Pauses;
-use crate::clients::silence::{Watch, watch};
 use crate::clients::stream::Stream as Bytes;
-use crate::job::Login;
 use crate::versions::Version;
 use crate::workloads::Failure;
 use crate::workloads::rows::Step;
 
 /// A connection that lasted for so long was a good one: it is made again as soon as the first time.
 const LASTING: Duration = Duration::from_secs(1);
-
-/// What is read at once: sixteen rows of 4 KB. More would not stay in the processor's cache until it is compared.
-const READ_BYTES: usize = 64 << 10;
 
 /// Requests that a connection can tell apart. **Source:** the native protocol, version 4, section 2.3.
 const MOST_STREAMS: usize = 1 << 15;
@@ -56,35 +48,10 @@ struct State {
     driver: Option<Waker>,
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub enum NotOpen {
-    /// Nobody answers, or not in this protocol.
-    Unreachable(String),
-    /// A statement was refused.
-    Refused(Failure),
-}
-
 /// A connection on which nothing is under way.
 pub struct Opened {
     talk: Talk,
     ids: Ids,
-}
-
-/// The bytes of a connection.
-pub struct Talk {
-    stream: Bytes,
-    input: Input,
-    watch: Watch,
-}
-
-/// What a node answers while a connection is opened.
-#[derive(Debug)]
-enum Said {
-    Welcome,
-    WhoIsThere,
-    /// Of a statement.
-    Id(Vec<u8>),
 }
 
 impl Lane {
@@ -126,34 +93,9 @@ impl Lane {
 
     /// Connects and prepares the statements.
     pub async fn open(&self) -> Result<Opened, NotOpen> {
-        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await;
-        opened.unwrap_or_else(|_| {
-            Err(NotOpen::Unreachable(format!(
-                "no answer within {CONNECT_TIMEOUT:?}"
-            )))
-        })
-    }
-
-    async fn greet(&self) -> Result<Opened, NotOpen> {
-        let tcp = TcpStream::connect(self.address).await?;
-        tcp.set_nodelay(true)?;
-        let watch = watch(&tcp)?;
-        let stream = match &self.access.tls {
-            None => Bytes::Plain(tcp),
-            Some(tls) => {
-                let name = ServerName::IpAddress(self.address.ip().into());
-                Bytes::Tls(Box::new(tls.connect(name, tcp).await?))
-            }
-        };
-        let mut talk = Talk {
-            stream,
-            input: Input::default(),
-            watch,
-        };
-        talk.start(self.access.login.as_ref()).await?;
-        let statements = &self.statements;
+        let mut talk = Talk::open(self.address, &self.access).await?;
         let mut ids = Ids::default();
-        for statement in &statements.texts {
+        for statement in &self.statements.texts {
             ids.0.push(match statement {
                 Some(text) => talk.prepare(text).await?,
                 None => Vec::new(),
@@ -244,11 +186,7 @@ impl Lane {
     }
 
     fn poll_talk(&self, talk: &mut Talk, context: &mut Context<'_>) -> io::Result<()> {
-        let Talk {
-            stream,
-            input,
-            watch: _watch,
-        } = talk;
+        let Talk { stream, input, .. } = talk;
         {
             let State { out, driver, .. } = &mut *self.state.borrow_mut();
             driver.get_or_insert_with(|| context.waker().clone());
@@ -282,68 +220,6 @@ fn no_connection(address: SocketAddr, why: &dyn fmt::Display) -> Failure {
     Failure {
         kind: "no_connection".into(),
         text: format!("no connection to {address}: {why}"),
-    }
-}
-
-impl From<io::Error> for NotOpen {
-    fn from(error: io::Error) -> NotOpen {
-        NotOpen::Unreachable(error.to_string())
-    }
-}
-
-impl fmt::Display for NotOpen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotOpen::Unreachable(why) => f.write_str(why),
-            NotOpen::Refused(failure) => f.write_str(&failure.text),
-        }
-    }
-}
-
-impl Talk {
-    /// Begins the conversation, with a login where the node asks for one.
-    async fn start(&mut self, login: Option<&Login>) -> Result<(), NotOpen> {
-        let Said::WhoIsThere = self.ask(Request::startup).await? else {
-            return Ok(());
-        };
-        let Some(Login { user, password }) = login else {
-            let why = "it asks for a user, and the job names none";
-            return Err(NotOpen::Unreachable(why.into()));
-        };
-        let said = |out: &mut Vec<u8>| Request::login(out, user, password.expose());
-        match self.ask(said).await {
-            Ok(_) => Ok(()),
-            // No statement was refused, but the user was.
-            Err(NotOpen::Refused(why)) => Err(NotOpen::Unreachable(why.text)),
-            Err(why) => Err(why),
-        }
-    }
-
-    /// Asks for a statement's id.
-    async fn prepare(&mut self, statement: &str) -> Result<Vec<u8>, NotOpen> {
-        match self.ask(|out| Request::prepare(out, statement)).await? {
-            Said::Id(id) => Ok(id),
-            other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
-        }
-    }
-
-    /// Sends one request and waits for its answer.
-    async fn ask(&mut self, request: impl FnOnce(&mut Vec<u8>)) -> Result<Said, NotOpen> {
-        let mut out = Vec::new();
-        request(&mut out);
-        self.stream.send(&out).await?;
-        loop {
-            if let Some((head, body)) = self.input.frame().map_err(NotOpen::Unreachable)? {
-                return match Answer::read(head, body).map_err(NotOpen::Unreachable)? {
-                    Answer::Prepared(id) => Ok(Said::Id(id.to_vec())),
-                    Answer::Ready | Answer::Authenticated => Ok(Said::Welcome),
-                    Answer::Authenticate => Ok(Said::WhoIsThere),
-                    Answer::Error(code, text) => Err(NotOpen::Refused(refused(code, &text))),
-                    other => Err(NotOpen::Unreachable(format!("it answered {other:?}"))),
-                };
-            }
-            poll_fn(|context| self.input.poll_fill(&mut self.stream, context)).await?;
-        }
     }
 }
 
@@ -502,58 +378,6 @@ impl Output {
     }
 }
 
-/// What was received and not yet looked at: `bytes[from..to]`.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    from: usize,
-    to: usize,
-}
-
-impl Input {
-    /// The next whole frame, if it has come.
-    fn frame(&mut self) -> Result<Option<(Head, &[u8])>, String> {
-        let Some(head) = self.bytes[self.from..self.to].first_chunk::<HEAD_BYTES>() else {
-            return Ok(None);
-        };
-        let head = Head::read(head)?;
-        let body = self.from + HEAD_BYTES;
-        let end = body + head.body_bytes;
-        if end > self.to {
-            return Ok(None);
-        }
-        self.from = end;
-        Ok(Some((head, &self.bytes[body..end])))
-    }
-
-    /// Bytes of the frame that has begun to come, as far as is known.
-    fn needed(&self) -> usize {
-        let head = self.bytes[self.from..self.to].first_chunk::<HEAD_BYTES>();
-        let body = head.and_then(|head| Head::read(head).ok());
-        HEAD_BYTES + body.map_or(0, |head| head.body_bytes)
-    }
-
-    /// Receives something.
-    fn poll_fill(&mut self, stream: &mut Bytes, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let room = self.needed().max(READ_BYTES);
-        self.bytes.copy_within(self.from..self.to, 0);
-        self.to -= self.from;
-        self.from = 0;
-        if self.bytes.len() < room {
-            self.bytes.resize(room, 0);
-        }
-        let mut buffer = ReadBuf::new(&mut self.bytes[self.to..]);
-        ready!(Pin::new(stream).poll_read(context, &mut buffer))?;
-        match buffer.filled().len() {
-            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            count => {
-                self.to += count;
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -608,27 +432,5 @@ mod tests {
             assert!(streams.take(READ).is_some_and(|number| number < 1 << 15));
         }
         assert_eq!(streams.take(READ), None);
-    }
-
-    #[test]
-    fn frames_are_found_wherever_they_are_cut() {
-        let frame = |stream: u8| [0x84, 0, 0, stream, 8, 0, 0, 0, 4, 0, 0, 0, 1];
-        let bytes = [frame(1), frame(2)].concat();
-        for cut in 0..bytes.len() {
-            let mut input = Input {
-                bytes: bytes.clone(),
-                from: 0,
-                to: cut,
-            };
-            let mut found = Vec::new();
-            for to in [cut, bytes.len()] {
-                input.to = to;
-                while let Some((head, body)) = input.frame().unwrap() {
-                    found.push((head.stream, body.to_vec()));
-                }
-            }
-            let body = vec![0, 0, 0, 1];
-            assert_eq!(found, [(1, body.clone()), (2, body)]);
-        }
     }
 }

@@ -4,12 +4,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use disklab_units::random::Stream;
-use scylla::cluster::{ClusterState, Node};
-use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};
 use tokio::task::JoinHandle;
 
+use super::cluster::Cluster;
 use super::lane::{Lane, Opened};
-use crate::job::Cql;
 use crate::keys::Key;
 use crate::workloads::Failure;
 
@@ -50,14 +48,9 @@ impl Routes {
         self.served.push(Served { lane, task });
     }
 
-    /// Takes over what the driver knows: which nodes there are, and who has which rows. `make` makes a new one.
-    pub fn follow(
-        &mut self,
-        cluster: &ClusterState,
-        target: &Cql,
-        make: impl Fn(SocketAddr) -> Rc<Lane>,
-    ) {
-        let addresses = addresses(cluster);
+    /// Takes over what a node knows: which nodes there are, and who has which rows. `make` makes a new one.
+    pub fn follow(&mut self, cluster: &Cluster, make: impl Fn(SocketAddr) -> Rc<Lane>) {
+        let addresses = cluster.addresses();
         self.served
             .retain(|served| addresses.contains(&served.lane.address()));
         for address in addresses {
@@ -65,12 +58,9 @@ impl Routes {
                 self.add(make(address), None);
             }
         }
-        let tokens = cluster.replica_locator().ring().iter();
-        let owned = tokens.map(|(token, _)| {
-            let nodes = cluster.get_token_endpoints(&target.keyspace, &target.table, *token);
-            let nodes = nodes.iter();
-            let owners = nodes.filter_map(|(node, _)| self.position(address(node)));
-            (token.value(), owners.collect())
+        let owned = cluster.owners().into_iter().map(|(token, nodes)| {
+            let owners = nodes.iter().filter_map(|address| self.position(*address));
+            (token, owners.collect())
         });
         self.ring = Ring(owned.collect());
     }
@@ -112,19 +102,25 @@ impl Routes {
     }
 }
 
-/// Addresses of the nodes that the driver knows.
-pub fn addresses(cluster: &ClusterState) -> Vec<SocketAddr> {
-    let nodes = cluster.get_nodes_info();
-    nodes.iter().map(|node| address(node)).collect()
-}
-
-fn address(node: &Node) -> SocketAddr {
-    (node.address.ip(), node.address.port()).into()
-}
-
-/// Where a row lies, by the partitioner that Cassandra has had since 1.2.
+/// Where a row lies, by the partitioner that Cassandra has had since 1.2. **Source:** `MurmurHash.hash3_x64_128`, of eight
+/// bytes; unlike elsewhere, each of them has a sign.
 fn token(key: Key) -> i64 {
-    Murmur3Partitioner.hash_one(&key.to_be_bytes()).value()
+    let mut word: u64 = 0;
+    for (place, byte) in key.to_be_bytes().into_iter().enumerate() {
+        word ^= (i64::from(byte as i8) << (8 * place)) as u64;
+    }
+    let word = word.wrapping_mul(0x87c3_7b91_1142_53d5).rotate_left(31);
+    let first = word.wrapping_mul(0x4cf5_ad43_2745_937f) ^ 8;
+    let mixed = |half: u64| {
+        let half = (half ^ (half >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let half = (half ^ (half >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        half ^ (half >> 33)
+    };
+    let first = first.wrapping_add(8);
+    let second = first.wrapping_add(8);
+    let token = mixed(first).wrapping_add(mixed(second)) as i64;
+    // The least number stands for the beginning of the ring and is no row's.
+    if token == i64::MIN { i64::MAX } else { token }
 }
 
 /// All places of a list from one on, and round.

@@ -207,7 +207,7 @@ fn missing(key: Key) -> Failure {
 }
 
 /// **Source:** the native protocol, section 3.
-fn code(consistency: Consistency) -> u16 {
+pub fn code(consistency: Consistency) -> u16 {
     match consistency {
         Consistency::Any => 0,
         Consistency::One => 1,
@@ -226,6 +226,7 @@ pub fn refused(code: u32, text: &str) -> Failure {
     let kind = match code {
         0x0000 => "server_error",
         0x000A => "protocol",
+        0x0100 => "bad_credentials",
         0x1000 => "unavailable",
         0x1001 => "overloaded",
         0x1002 => "bootstrapping",
@@ -234,12 +235,15 @@ pub fn refused(code: u32, text: &str) -> Failure {
         0x1200 => "read_timeout",
         0x1300 => "read_failure",
         0x1500 => "write_failure",
+        0x2000 => "syntax_error",
+        0x2100 => "unauthorized",
         0x2200 => "invalid",
+        0x2400 => "already_exists",
         0x2500 => "unprepared",
         _ => "refused",
     };
     Failure {
         kind: kind.into(),
-        text: format!("{kind} ({code:#06x}): {text}"),
+        text: format!("{} ({code:#06x}): {text}", kind.replace('_', " ")),
     }
 }

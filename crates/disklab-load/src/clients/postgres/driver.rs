@@ -4,17 +4,21 @@ use std::error::Error as _;
 use std::fmt::Display;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
 
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, Config, Error, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_rustls::TlsConnector;
 
 use super::{TAKES_CHANGES, connected, is_end, state_kind};
 use crate::clients::pool::{CONNECT_TIMEOUT, Connect, NoConnection, Pool, Server};
 use crate::clients::silence::{Watch, watch};
+use crate::clients::stream::Stream;
 use crate::clients::tls;
 use crate::error::LoadError;
 use crate::job::{Job, Postgresql};
@@ -31,7 +35,7 @@ pub trait Statements {
 
 /// Makes connections of the driver.
 pub struct Driver<S> {
-    tls: Option<MakeRustlsConnect>,
+    tls: Option<TlsConnector>,
     statements: S,
 }
 
@@ -62,8 +66,30 @@ impl<S: Statements> Pool<Driver<S>> {
         count: usize,
     ) -> Result<Pool<Driver<S>>, LoadError> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
-        let tls = tls.transpose()?.map(MakeRustlsConnect::new);
+        let tls = tls.transpose()?;
+        let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         connected(job, target, settings, Driver { tls, statements }, count).await
+    }
+}
+
+/// Encrypts a connection to the server of that name.
+struct Encrypting<'a>(&'a TlsConnector, ServerName<'static>);
+
+impl<'a> TlsConnect<TcpStream> for Encrypting<'a> {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + 'a>>;
+
+    fn connect(self, tcp: TcpStream) -> Self::Future {
+        let Encrypting(tls, name) = self;
+        Box::pin(async move { Ok(Stream::Tls(Box::new(tls.connect(name, tcp).await?))) })
+    }
+}
+
+impl TlsStream for Stream {
+    /// As with our own connections, a password is not bound to the certificate.
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
     }
 }
 
@@ -82,10 +108,9 @@ impl<S: Statements> Connect for Driver<S> {
         let config = config(server, self.tls.is_some());
         let (client, driver) = match &self.tls {
             Some(tls) => {
-                let made =
-                    MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls.clone(), &server.host);
-                let tls = made.map_err(|error| lost(&error))?;
-                let connected = config.connect_raw(tcp, tls).await;
+                let name = ServerName::try_from(server.host.clone());
+                let name = name.map_err(|error| lost(&error))?;
+                let connected = config.connect_raw(tcp, Encrypting(tls, name)).await;
                 let (client, connection) = connected.map_err(unreachable)?;
                 (client, tokio::task::spawn_local(drive(connection, watch)))
             }
