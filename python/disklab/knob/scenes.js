@@ -89,7 +89,7 @@ function showCourse() {
 function wordsOf(own, points) {
   const rates = points.map(({rate}) => rate), most = Math.max(...rates), first = points[0], last = points.at(-1);
   const figures = {
-    iops: own.choice.iops, base: provision(state.offer, {...USUAL, ...own.choice}).iops, first: Math.round(first?.rate / 10) * 10, gain: last?.rate / first?.rate, slower: last?.ms / first?.ms, lasts: scene.lasts,
+    iops: own.choice.iops, base: volumeOf(state.offer, {...USUAL, ...own.choice}).bought[1], first: Math.round(first?.rate / 10) * 10, gain: last?.rate / first?.rate, slower: last?.ms / first?.ms, lasts: scene.lasts,
     full: points.find(({rate}) => rate > 0.95 * most)?.value,
   };
   return (text) => text.replace(/\{(\w+)\}/g, (_, name) => (Number.isFinite(figures[name]) ? shown(Number(figures[name].toPrecision(2))) : '…'));
