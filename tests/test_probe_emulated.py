@@ -155,7 +155,7 @@ def test_an_experiment_stands_beside_what_was_published(
     first, promised = text.split("against the catalogue's promise")
     # What was published: the median of one write at a time; the rate of many is held against it.
     assert "2.47 ms" in first
-    assert "Probe beside published, " in first
+    assert "Probe compared with published, " in first
     assert "cells met" in promised or "FALLS SHORT" in promised
 
 

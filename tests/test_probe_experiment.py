@@ -77,7 +77,7 @@ factors:
         (
             "{disks: local}",
             "{disks: local, caching: ReadWrite}",
-            ":4: device.volume.caching: ReadWrite: 'local' lies on the host itself",
+            ":4: device.volume.caching: ReadWrite: 'local' is on the host itself",
         ),
         ("{disks: local}", "[local]", ":4: device.volume: [local]: is a mapping"),
         ("device:\n", "cluster:\n", ":2: cluster."),

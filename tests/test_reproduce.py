@@ -65,7 +65,7 @@ def test_a_study_is_predicted_beside_its_figures(tmp_path: Path) -> None:
     page = (tmp_path / report["page"]).read_text(encoding="utf-8")
     assert "published" in page
     shown = run(tmp_path, "reproduce", "local-disks", "--only", "device=NVMe").stdout
-    assert "beside published" in shown
+    assert "compared with published" in shown
 
 
 @pytest.mark.machine

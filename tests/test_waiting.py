@@ -144,7 +144,6 @@ MAY_SLEEP = {
     "web/server.py": "a page that is open asks for news",
     "observation/machine.py": "a second reading needs some time after the first",
     "procedures/life.py": "who paused the run decides how long; the phase is called so",
-    "cli/attach.py": "weather that a disk lives through; each event is told as it comes",
     "hosts/keeper.py": "nobody is left to tell: what it cleans up after was killed",
     "command/recording.py": "five seconds at most, for a log whose writer has ended",
     "kits/harness.py": "load programs of kits, which import nothing of ours",

@@ -16,12 +16,14 @@ from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.compactions import activity
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.settings import statements
+from disklab.engine.load import Stop
 from disklab.errors import DisklabError, MachineError
 from disklab.hosts.control_group import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request
 from tests.databases.rows import asking_cql, count_rows, write_rows
+from tests.databases.servers import done, job
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 
@@ -48,10 +50,18 @@ class TestCassandra(DatabaseSuite):
         columns=5,
         way="group reclaim",
         kinds={
-            **{"read": 0.3, "write": 0.1, "insert": 0.1, "update": 0.1, "scan": 0.2},
-            **{"read_modify_write": 0.1, "delete": 0.1},
+            **{"read": 0.4, "write": 0.1, "insert": 0.1, "update": 0.1, "scan": 0.2},
+            **{"read_modify_write": 0.1},
         },
     )
+
+    def test_deletes_are_done_beside_all_others(self, served: Database) -> None:
+        """An update of a row that is gone makes one of its column alone: no row is compared."""
+        self.fill(served)
+        kinds = {**self.traits.kinds, "read": 0.3, "delete": 0.1}
+        ran = done(job(served, kinds, Stop(operations=2_000), columns=self.traits.columns))
+        assert ran.errors == {}, ran.last_error
+        assert ran.operations["delete"].count == pytest.approx(200, abs=60)
 
     def name_of_node(self, served: Any) -> str:
         name: str = served.nodes[0].place.name

@@ -165,7 +165,7 @@ def test_without_maven_the_way_out_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("disklab.databases.cassandra.distribution.find_program", lambda _: None)
+    monkeypatch.setattr("disklab.databases.fetching.find_program", lambda _: None)
     with pytest.raises(UserError, match="CASSANDRA_HOME"):
         fetched()
     assert list(tmp_path.rglob("*.jar")) == []

@@ -116,7 +116,7 @@ def test_traces_of_several_disks_have_names_of_their_own() -> None:
 
 def test_a_block_trace_is_roots_and_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(UserError, match="root alone; start disklab with sudo"):
+    with pytest.raises(UserError, match="only to root; start disklab with sudo"):
         trace_of("30s")
     with pytest.raises(UserError, match="1 s to 600 s"):
         trace_of("2h")

@@ -57,7 +57,7 @@ def test_reads_of_everything_ask_for_everything() -> None:
 
 def test_what_a_cache_cannot_tell_is_said() -> None:
     few = CacheSeen("key cache", "rows", 10.0, True, 5.0, 10.0)
-    assert "too little" in str(working_set(few, few, ROWS))
+    assert "too few" in str(working_set(few, few, ROWS))
     whole = CacheSeen("key cache", "rows", float(ROWS), False, 5e5, 5e5)
     nothing = CacheSeen("key cache", "rows", 0.0, False, 0.0, 0.0)
     assert "cannot tell" in str(working_set(nothing, whole, ROWS))

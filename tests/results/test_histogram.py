@@ -81,10 +81,10 @@ ENDLESS = (0x1C849313, 3, 0, 3, 1, 3600, 1.0)
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "no HDR V2 histogram"),
-        ("not base64!", "no HDR V2 histogram"),
+        ("", "not an HDR V2 histogram"),
+        ("not base64!", "not an HDR V2 histogram"),
         (base64.b64encode(b"\0" * 60).decode(), "cookie"),
-        (encode(Histogram.of([5_000]))[:-12], "no HDR V2 histogram"),
+        (encode(Histogram.of([5_000]))[:-12], "not an HDR V2 histogram"),
         (compressed(struct.pack(HEAD, 0x1C849313, 9, 0, 3, 1000, 3600, 1.0)), "0 there"),
         (compressed(struct.pack(HEAD, 0x1C849313, 0, 0, 9, 1000, 3600, 1.0)), "its range"),
         # A run of zeros far beyond the layout, and a bomb that unpacks to more than it may.

@@ -152,7 +152,7 @@ mod tests {
         let text = String::from_utf8(answers).expect("JSON is UTF-8");
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.contains("unknown field `speed`"), "{text}");
-        assert!(text.contains("exactly one of them"), "{text}");
+        assert!(text.contains("exactly one of these keys"), "{text}");
         let last: Value = serde_json::from_str(text.lines().last().unwrap_or("")).expect("JSON");
         assert_eq!((&last["cells"], &last["refused"]), (&json!(3), &json!(3)));
     }

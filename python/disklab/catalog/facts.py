@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from disklab.catalog.profile import Medium
+from disklab.reading import digits
 
 GIB = 1 << 30
 
@@ -360,6 +361,11 @@ def _sized(name: str, columns: list[Any], row: Any) -> dict[str, Any]:
     return found
 
 
+def _step(key: object) -> object:
+    """Return the vCPUs that a key is: in JSON keys are texts."""
+    return key if (number := digits(key)) is None else number
+
+
 class SeriesFacts(Facts):
     """What the sizes of a VM series share."""
 
@@ -375,7 +381,7 @@ class SeriesFacts(Facts):
     """Their memory is encrypted, and they start from images made for that: bought on purpose."""
     latency: dict[Literal["temp", "ephemeral_os", "host_cache", "nvme"], str] = {}
     nvme_write: NvmeWrite | None = None
-    caps: dict[str, dict[int | str, DiskCap] | None] = {}
+    caps: dict[str, dict[Annotated[int | str, BeforeValidator(_step)], DiskCap] | None] = {}
     """What a VM lets through to attached disks of a name where that is not `uncached`, by the least
     vCPUs, or of one size by its name. Null: it takes none of them."""
     inferred: dict[str, Inferred] = {}
