@@ -62,6 +62,6 @@ mod tests {
         let bytes = answer();
         // SAFETY: the answer lies there until the next one.
         let text = unsafe { std::slice::from_raw_parts(answer_at(), bytes) };
-        assert!(String::from_utf8_lossy(text).contains("exactly one of them"));
+        assert!(String::from_utf8_lossy(text).contains("exactly one of these keys"));
     }
 }
