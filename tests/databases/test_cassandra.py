@@ -104,6 +104,8 @@ def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -
 def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) -> None:
     database, place = cassandra.database, cassandra.place
     assert isinstance(database, Cassandra)
+    with asking_cql(database.target) as query:
+        query.ask(f"TRUNCATE {database.target['keyspace']}.{database.target['table']}")
     write_rows(database.target, ROWS)
     tables = database.nodes[0].files.sstables / "disklab"
     assert not list(tables.rglob("*-Data.db")), "the rows are in the memtable still"

@@ -95,7 +95,7 @@ def test_one_interrupt_ends_the_window_and_what_was_seen_is_used(
         asked, env=variables(database), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
-        assert "looking for 600 s" in running.stderr.readline()
+        assert "watching for 600 s" in running.stderr.readline()
         time.sleep(4.0)
         running.send_signal(signal.SIGINT)
         said, complained = running.communicate(timeout=60)
