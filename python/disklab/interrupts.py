@@ -39,6 +39,8 @@ class _State:
     """How many have come since the outermost of these began."""
     last: int = signal.SIGINT
     """Which one came last."""
+    has_raised = False
+    """Whether one has ended what was under way: others were heard by a handler of its own."""
 
 
 def end_as_ctrl_c() -> None:
@@ -48,18 +50,18 @@ def end_as_ctrl_c() -> None:
             signal.signal(number, _raise)
 
 
-def count_ctrl_c() -> None:
-    """Count each Ctrl-C from now on, before it ends what runs: see `was_interrupted`."""
+def remember_ctrl_c() -> None:
+    """Remember a Ctrl-C from now on, before it ends what runs: see `was_interrupted`."""
     if _is_first_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
 
 
 def was_interrupted() -> bool:
-    """Return whether a Ctrl-C came: a library may have made an error of its own of it.
+    """Return whether a Ctrl-C was to end what ran: a library may have made its own error of it.
 
     pydantic does, while it builds a model.
     """
-    return _State.came > 0
+    return _State.has_raised
 
 
 def take_back_ctrl_c() -> None:
@@ -84,6 +86,7 @@ def ended_once() -> Iterator[None]:
 
     def first(number: int, _frame: FrameType | None) -> None:
         if _note(number) == 1:
+            _State.has_raised = True
             raise KeyboardInterrupt
 
     _State.came = 0
@@ -183,6 +186,7 @@ def _pass_over(number: int, _frame: FrameType | None) -> None:
 
 def _raise(number: int, _frame: FrameType | None) -> None:
     _note(number)
+    _State.has_raised = True
     raise KeyboardInterrupt
 
 

@@ -98,16 +98,16 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
         words = "" if best is None else briefly(best, question)
         tell(f"simulating{ruled_out}", simulator.cells, words)
 
-    found = search(field, simulator, heard)
-    advice.ladders, advice.calm = found.ladders, found.calm
-    advice.tried = list(found.closer.values())
-    finalists = found.finalists
-    if bands is not None and found.answer is None and not found.calm:
+    search_result = search(field, simulator, heard)
+    advice.ladders, advice.calm = search_result.ladders, search_result.calm
+    advice.tried = list(search_result.closer.values())
+    finalists = search_result.finalists
+    if bands is not None and search_result.answer is None and not search_result.calm:
         for one in finalists:
             if one.candidate.name not in bands and one.miss <= FAR_OFF:
                 simulator.banded(one.candidate, rough=steady(one, question.spec))
     tell("how sure that is", simulator.cells, briefly(finalists[0], question) if finalists else "")
-    last = replace(how, memory=simulator.memory, given=bands or {}, proved=found.closer)
+    last = replace(how, memory=simulator.memory, given=bands or {}, proved=search_result.closer)
     options = [one.candidate for one in finalists]
     advice.options = ranked(
         beside(advice, runs_now, options, last, emit).values(), by_price=advice.calm
@@ -239,8 +239,8 @@ def rebuild(advice: Advice, how: How) -> None:
     calibration = how.calibration or calibration_of(question)
     job = prepare(trial, load_catalog(), calibration, str(experiment.path)).job
     if job is not None:
-        found = rebuild_times({0: (trial, job)}, how.seed, how.workers).get(0)
-        advice.options = [replace(first, rebuilt=found), *others]
+        rebuilt = rebuild_times({0: (trial, job)}, how.seed, how.workers).get(0)
+        advice.options = [replace(first, rebuilt=rebuilt), *others]
 
 
 def explain(advice: Advice, simulator: Simulator) -> None:

@@ -201,49 +201,49 @@ class Found:
 
 def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
     """Return the cheapest option that surely keeps the promise, with what is shown beside it."""
-    found = Found(ladders_of(field))
+    search_result = Found(ladders_of(field))
     for _ in range(MOST_ROUNDS):
-        climb(found.ladders, simulator, tell)
-        best = best_of(found.ladders)
+        climb(search_result.ladders, simulator, tell)
+        best = best_of(search_result.ladders)
         if best is None:
             break
         closer = simulator.full([best.candidate])[best.candidate.name]
         if closer.kept.outcome is Outcome.MET:
-            (ladder,) = (one for one in found.ladders if one.best is best)
+            (ladder,) = (one for one in search_result.ladders if one.best is best)
             best = simplify(ladder, best, simulator)
             closer = simulator.proved(best)
-        found.closer[best.candidate.name] = closer
+        search_result.closer[best.candidate.name] = closer
         if closer.kept.outcome is Outcome.MET:
-            found.answer = closer
+            search_result.answer = closer
             break
-        take_back(found.ladders, best, closer)
-    if found.answer is not None:
-        for rival in rivals(found, found.answer, field, simulator):
-            found.closer[rival.candidate.name] = simulator.proved(rival)
-    elif found.closer:
-        return found
+        take_back(search_result.ladders, best, closer)
+    if search_result.answer is not None:
+        for rival in rivals(search_result, search_result.answer, field, simulator):
+            search_result.closer[rival.candidate.name] = simulator.proved(rival)
+    elif search_result.closer:
+        return search_result
     else:
         # Nothing does it, so disks are looked for that would, were it not for the collector.
         if calm := simulator.never_pausing:
-            found.ladders = ladders_of(field)
-            climb(found.ladders, calm, tell)
-            found.calm = best_of(found.ladders) is not None
-        if not found.calm:
-            come_as_near(found.ladders, simulator)
-    new = [one.candidate for one in chosen(found.ladders)]
-    new = [one for one in new if one.name not in found.closer]
-    found.closer |= simulator.full(new[: max(1, FINALISTS + 1 - len(found.closer))])
-    return found
+            search_result.ladders = ladders_of(field)
+            climb(search_result.ladders, calm, tell)
+            search_result.calm = best_of(search_result.ladders) is not None
+        if not search_result.calm:
+            come_as_near(search_result.ladders, simulator)
+    new = [one.candidate for one in chosen(search_result.ladders)]
+    new = [one for one in new if one.name not in search_result.closer]
+    search_result.closer |= simulator.full(new[: max(1, FINALISTS + 1 - len(search_result.closer))])
+    return search_result
 
 
-def rivals(found: Found, answer: Tried, field: Field, simulator: Simulator) -> list[Tried]:
+def rivals(search_result: Found, answer: Tried, field: Field, simulator: Simulator) -> list[Tried]:
     """Return what costs hardly more than the answer and may be preferred to it."""
     most = answer.candidate.usd_per_month * PLAINER_RATIO
-    near = [one.best for one in by_price(found.ladders) if one.best is not None]
+    near = [one.best for one in by_price(search_result.ladders) if one.best is not None]
     near = [one for one in near if one.candidate.usd_per_month <= most and not one.candidate.lossy]
     plain = plainer(answer, field, simulator)
     near += [] if plain is None else [plain]
-    return [one for one in near if one.candidate.name not in found.closer][:MOST_RIVALS]
+    return [one for one in near if one.candidate.name not in search_result.closer][:MOST_RIVALS]
 
 
 MOST_RIVALS = 2
@@ -409,9 +409,9 @@ def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
         if len(one.settings) < len(best.candidate.settings)
         and one.name not in {tried.candidate.name for tried in ladder.tried}
     ]
-    found = simulator.quick(fewer)
-    ladder.tried += found.values()
-    able = [one for one in found.values() if ladder.passes(one)]
+    simplified = simulator.quick(fewer)
+    ladder.tried += simplified.values()
+    able = [one for one in simplified.values() if ladder.passes(one)]
     ladder.best = min([*able, best], key=lambda one: len(one.candidate.settings))
     return ladder.best
 

@@ -115,21 +115,21 @@ class Simulator:
         """
         ways = [[*tuned(one, self.question.spec), one] for one in candidates]
         first = self.sifted([some[0] for some in ways], fidelity)
-        found = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
+        tried_ways = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
         open_ways = [
             way
-            for some, tried in zip(ways, found, strict=True)
+            for some, tried in zip(ways, tried_ways, strict=True)
             if not any(one.promising or one.miss > FAR for one in tried)
             for way in some[1:]
         ]
         others = self.sifted(open_ways, fidelity)
-        for some, tried in zip(ways, found, strict=True):
+        for some, tried in zip(ways, tried_ways, strict=True):
             tried += [others[way.name] for way in some[1:] if way.name in others]
-        stopped = [tried for tried in found if not any(one.promising for one in tried)]
+        stopped = [tried for tried in tried_ways if not any(one.promising for one in tried)]
         calmed = self.calmed([one for tried in stopped for one in tried])
         for tried in stopped:
             tried += [calmed[one.candidate.name] for one in tried if one.candidate.name in calmed]
-        return found
+        return tried_ways
 
     def calmed(self, tried: Sequence[Tried]) -> dict[str, Tried]:
         """Return quick options that fail for stops of nodes alone with another collector.
@@ -165,16 +165,16 @@ class Simulator:
         First with its band, by sketches, which tell most cliffs in a seventh of the time; in the
         end for as long as the file says, by other random streams.
         """
-        one = promising.candidate
+        candidate = promising.candidate
         proof = replace(self, question=self.question.whole, seed=self.seed + 1)
         looks: list[Callable[[], Tried]] = [
-            lambda: self.full([one])[one.name],
-            lambda: proof.full([one])[one.name],
+            lambda: self.full([candidate])[candidate.name],
+            lambda: proof.full([candidate])[candidate.name],
         ]
         if self.bands is not None:
-            looks.insert(0, lambda: self.banded(one, rough=True))
+            looks.insert(0, lambda: self.banded(candidate, rough=True))
             if not steady(promising, self.question.spec):
-                looks.insert(2, lambda: self.banded(one, rough=False))
+                looks.insert(2, lambda: self.banded(candidate, rough=False))
         for look in looks:
             closer = look()
             if closer.kept.outcome is not Outcome.MET:

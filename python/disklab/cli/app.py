@@ -20,7 +20,7 @@ from disklab.cli.output import OVER_BUDGET
 from disklab.cli.output import report as tell
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
-from disklab.interrupts import count_ctrl_c, disregard, was_interrupted
+from disklab.interrupts import disregard, remember_ctrl_c, was_interrupted
 
 # The commands of the program, each imported when it is asked for.
 #
@@ -365,7 +365,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    count_ctrl_c()
+    remember_ctrl_c()
     try:
         try:
             check_system(sys.argv[1:])

@@ -119,7 +119,7 @@ fn token(key: Key) -> i64 {
     let first = first.wrapping_add(8);
     let second = first.wrapping_add(8);
     let token = mixed(first).wrapping_add(mixed(second)) as i64;
-    // The least number stands for the beginning of the ring and is no row's.
+    // The smallest token marks the start of the ring; no row has it.
     if token == i64::MIN { i64::MAX } else { token }
 }
 

@@ -63,7 +63,7 @@ impl Access {
     }
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug)]
 pub enum NotOpen {
     /// Nobody answers, or not in this protocol.

@@ -107,7 +107,7 @@ fn items<'a>(body: &mut Body<'a>) -> Vec<Option<&'a [u8]>> {
 fn plain(code: u16, bytes: &[u8]) -> Option<Value> {
     Some(match code {
         0x01 | 0x0D => json!(String::from_utf8_lossy(bytes)),
-        // An empty number is no number.
+        // A number without bytes cannot be decoded.
         _ if bytes.is_empty() => Value::Null,
         0x02 | 0x05 | 0x0B => json!(i64::from_be_bytes(bytes.try_into().ok()?)),
         0x04 => json!(bytes != [0]),

@@ -73,7 +73,7 @@ fn simulate_at(
         let mut report = cluster.report(&scaled, number);
         finish(&mut report, share, clock, job.fidelity);
         reports.push(report);
-        // What writes have changed is filled anew before the next cell.
+        // Rows that writes have changed are filled again before the next cell.
         let only_read = scaled.workload.only_reads();
         left = (only_read && pass + 1 < cells.len()).then(|| cluster.into_caches());
     }
