@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 # Where it is set, each process of the tests and each command that they run compiles all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises mutants busy
+.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises mutants busy interrupts
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -114,6 +114,11 @@ demos: setup
 # On demand, as root, its quiet trials on a quiet machine: whether figures count that other work spoiled, and others do.
 busy: setup
 	$(BIN)/python -m campaigns.busy
+
+# On demand, as root: Ctrl-C at random moments of every command; about half an hour.
+INTERRUPTS := 200
+interrupts: setup
+	$(BIN)/python -m campaigns.interrupts --tries $(INTERRUPTS) --seed $(SEED)
 
 # On demand: random questions whose recommendation is simulated again, with credits spent; about ten seconds a question.
 QUESTIONS := 200

@@ -7,7 +7,14 @@ from disklab.engine.messages import Envelope, View
 from disklab.probe.cells import KIB, MIB, PERCENTILES, Cell, Direction, Profile
 from disklab.probe.fio import Latency, Measurement, Side
 from disklab.probe.promise import Promise, owed_now
-from disklab.probe.verdict import Outcome, invalid_reasons, judge, telemetry, throttling
+from disklab.probe.verdict import (
+    Outcome,
+    invalid_reasons,
+    judge,
+    spoiled,
+    telemetry,
+    throttling,
+)
 
 ASYNC_4K = Cell(Profile.ASYNC, Direction.RANDREAD, 4 * KIB)
 ASYNC_1M = Cell(Profile.ASYNC, Direction.RANDREAD, MIB)
@@ -205,16 +212,31 @@ def test_what_this_machine_cannot_reach_is_no_fault_of_the_disk() -> None:
     assert "lowest p50 here is 60 us, 43 us is promised" in str(latency)
 
 
-def test_a_late_emulator_makes_the_cell_invalid() -> None:
-    calm = telemetry(shown({}), shown({}, late=900), SYNC_4K)
-    late = telemetry(shown({}), shown({}, late=2000), SYNC_4K)
-    fast, slow = measured(SYNC_4K, 500, p99_ns=2 * MS), measured(SYNC_4K, 500, p99_ns=100 * MS)
-    assert invalid_reasons(fast, calm) == ()
-    (reason,) = invalid_reasons(fast, late)
-    late_reply = "2% of the emulator's replies were late, by up to 250\N{NO-BREAK SPACE}us (p99)"
-    assert late_reply in reason
-    # 250 us late is nothing to I/Os that take 100 ms.
-    assert invalid_reasons(slow, late) == ()
+@pytest.mark.parametrize(
+    ("late", "p50_ms", "p99_ms", "marked"),
+    [
+        (900, 1, 2, []),
+        # Two replies in a hundred are 250 us late: a tail of 2 ms does not tell.
+        (2000, 1, 2, []),
+        (2000, 0.2, 0.5, ["tail"]),
+        # 250 us are nothing to I/Os that take 100 ms, however many are late.
+        (100_000, 50, 100, []),
+        (100_000, 1, 2, ["rate", "median", "tail"]),
+        (100_000, 2, 4, ["rate"]),
+    ],
+)
+def test_late_replies_spoil_the_figures_that_they_reach(
+    late: int, p50_ms: float, p99_ms: float, marked: list[str]
+) -> None:
+    """A cell is invalid as a whole where no figure is left."""
+    ios = 100_000 / 60
+    cell = measured(SYNC_4K, ios, p50_ns=round(p50_ms * MS), p99_ns=round(p99_ms * MS))
+    seen = telemetry(shown({}), shown({}, late=late), SYNC_4K)
+    assert list(spoiled(cell, seen)) == marked
+    reasons = invalid_reasons(cell, seen)
+    assert bool(reasons) == (len(marked) == 3)
+    if reasons:
+        assert "for replies that this machine made late" in reasons[0]
 
 
 def test_the_hit_ratio_counts_the_cell_alone() -> None:

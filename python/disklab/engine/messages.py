@@ -181,6 +181,11 @@ class Lateness(Message):
         new = [(value, count - earlier.get(value, 0)) for value, count in self.buckets]
         return Lateness.of([bucket for bucket in new if bucket[1] > 0])
 
+    @property
+    def whole_ns(self) -> int:
+        """The lateness of all replies together, each at its bucket's end."""
+        return sum(value * count for value, count in self.buckets)
+
     def quantile(self, ppm: int) -> int:
         """Return what `ppm` of a million do not exceed, in nanoseconds; 0: there is none."""
         total = sum(count for _, count in self.buckets)

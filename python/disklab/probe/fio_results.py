@@ -25,6 +25,7 @@ from disklab.reading import IMPORTED, text
 from disklab.results import Operation, TrialResult
 from disklab.spec.fio import Fio
 from disklab.spec.fio_file import FACTOR, On, experiment_text_of, jobs_of_report
+from disklab.telemetry.spoiled import in_words
 
 # A probe's results: one object a cell, in the shape of every disklab trial.
 
@@ -73,8 +74,9 @@ def figures_of(result: CellResult) -> dict[str, Any]:
     return {
         "status": "invalid" if result.invalid else "ok",
         "valid": not result.invalid,
-        "warnings": beyond_this_machine(result),
+        "warnings": [*beyond_this_machine(result), *in_words(result.spoiled)],
         "invalid_reasons": list(result.invalid),
+        "spoiled": dict(result.spoiled),
         "loop": {"kind": "closed", "jobs": cell.load.jobs, "depth": cell.load.depth},
         "ops_per_s": measured.iops,
         "mb_per_s": round(measured.bytes_per_s / 1e6, 3),

@@ -17,6 +17,7 @@ from disklab.probe.promise import Promise
 from disklab.probe.run import CellResult
 from disklab.probe.verdict import Outcome
 from disklab.report import wording
+from disklab.telemetry.spoiled import in_words
 
 # Charts made of characters: percentile curves and bars, for terminals and logs.
 
@@ -190,6 +191,8 @@ def reasons(results: Sequence[CellResult]) -> list[Text]:
             cells.setdefault((result.subject, f"invalid: {reason}", "yellow"), []).append(
                 result.cell.title
             )
+        for text in () if result.invalid else in_words(result.spoiled):
+            cells.setdefault((result.subject, text, "yellow"), []).append(result.cell.title)
         if verdict and verdict.held_back_by and not result.invalid:
             key = (result.subject, verdict.held_back_by, COLOURS[verdict.outcome])
             cells.setdefault(key, []).append(result.cell.title)

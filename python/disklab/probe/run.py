@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -207,6 +207,8 @@ class CellResult:
     telemetry: Telemetry | None = None
     invalid: tuple[str, ...] = ()
     """Why the cell says nothing about the disk; empty: valid."""
+    spoiled: Mapping[str, str] = field(default_factory=dict)
+    """The figures of a valid one that late replies spoiled, each with how."""
 
     @property
     def cell(self) -> Cell:
@@ -312,6 +314,7 @@ def probe_cell(job: Job, subject: Subject, cell: Cell, tick: Tick) -> CellResult
         ),
         telemetry=seen,
         invalid=(*verdict.invalid_reasons(measured, seen), *stood_still),
+        spoiled=verdict.spoiled(measured, seen),
     )
 
 

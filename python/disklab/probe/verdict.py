@@ -9,7 +9,8 @@ from disklab.engine.messages import Envelope, LimitCounters, View
 from disklab.probe.cells import Cell
 from disklab.probe.fio import Measurement
 from disklab.probe.promise import Promise
-from disklab.report import wording
+from disklab.results.records import SPOILABLE
+from disklab.telemetry import spoiled as spoiling
 from disklab.telemetry.gaps import Gaps
 
 # Healthy hosts of the Azure Samples Cassandra study (2019) wrote 19200 to 20100 IOPS against a
@@ -70,6 +71,8 @@ class Telemetry:
     replies: int
     late_replies: int
     lateness_p99_ns: int
+    lateness_ns: int = 0
+    """Of all replies together."""
     flush_ratio: float = 0.0
     """Share of the time in which a FLUSH was under way."""
     longest_stop_s: float = 0.0
@@ -109,13 +112,15 @@ def telemetry(before: View, after: View, cell: Cell, flush_ratio: float = 0.0) -
         )
         for limit, _ in after.counters.limits_since(before.counters)
     ]
+    lateness = after.emulator.lateness_ns.since(before.emulator.lateness_ns)
     return Telemetry(
         waits=tuple(sorted(waits, key=lambda wait: -wait.delayed_ns)),
         hit_ratio=after.counters.hit_ratio(before.counters),
         pieces=cell.block_bytes / (bytes_ / ios) if ios and bytes_ else 1.0,
         replies=after.emulator.replies - before.emulator.replies,
         late_replies=after.emulator.late_replies - before.emulator.late_replies,
-        lateness_p99_ns=after.emulator.lateness_ns.since(before.emulator.lateness_ns).p99,
+        lateness_p99_ns=lateness.p99,
+        lateness_ns=lateness.whole_ns,
         flush_ratio=flush_ratio,
         longest_stop_s=after.emulator.longest_stop_s(before.emulator),
         faults=tuple(str(fault.get("kind", fault)) for fault in after.faults),
@@ -301,25 +306,33 @@ def envelope_wall(cell: Cell, owed: Promise, envelope: Envelope | None) -> str |
     return None
 
 
+def spoiled(measured: Measurement, seen: Telemetry | None) -> dict[str, str]:
+    """Return which figures of a cell late replies spoiled: the rate, the median, the tail.
+
+    Lateness that is small against what was measured spoils nothing: a reply that leaves 100 us
+    late does not change a cell whose I/Os wait for 100 ms.
+    """
+    if seen is None or not measured.ios:
+        return {}
+    wait = spoiling.Wait(
+        "for replies that this machine made late",
+        seen.lateness_ns / 1e9 / measured.runtime_s,
+        seen.lateness_p99_ns / 1e6,
+    )
+    tail_ns = min(side.latency.percentiles_ns[99.0] for side in measured.sides.values())
+    mean_ms = measured.latency.mean_ns / 1e6
+    return spoiling.marks([wait], measured.iops, mean_ms, tail_ns / 1e6, achieved=False)
+
+
 def invalid_reasons(measured: Measurement, seen: Telemetry | None) -> tuple[str, ...]:
     """Return why a cell says nothing about the disk; empty when it does.
 
     An emulator that stood still is late by that time, however few its late replies are.
-
-    Lateness that is small against the tail that was measured spoils nothing: a reply that leaves
-    100 us late does not change a cell whose I/Os wait for 100 ms.
     """
     if seen is None:
         return ()
     stop = Gaps.of([seen.longest_stop_s]).reason("the emulator", measured.runtime_s)
     if stop is not None:
         return (stop,)
-    if not seen.late:
-        return ()
-    tail_ns = min(side.latency.percentiles_ns[99.0] for side in measured.sides.values())
-    if seen.lateness_p99_ns <= tail_ns * LATENCY_TOLERANCE_RATIO:
-        return ()
-    return (
-        f"{seen.late_ratio:.0%} of the emulator's replies were late, by up to "
-        f"{wording.latency(seen.lateness_p99_ns / 1e6)} (p99): this machine was too busy",
-    )
+    marks = spoiled(measured, seen)
+    return tuple(spoiling.in_words(marks)) if len(marks) == len(SPOILABLE) else ()

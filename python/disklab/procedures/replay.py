@@ -25,7 +25,7 @@ from disklab.probe.fio import Measurement
 from disklab.probe.fio_results import figures_of
 from disklab.probe.known import disk_of
 from disklab.probe.run import CellResult, slow_motion
-from disklab.probe.verdict import invalid_reasons, telemetry
+from disklab.probe.verdict import invalid_reasons, spoiled, telemetry
 from disklab.procedures import outcome
 from disklab.procedures.device import DeviceWatch
 from disklab.procedures.outcome import Frame
@@ -231,7 +231,8 @@ def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
     # The trace's blocks differ: into how many pieces the kernel split each is not known.
     counted = replace(telemetry(*views, ANY), pieces=math.inf)
     invalid = invalid_reasons(measured, counted)
-    cell = CellResult("", "", measured, telemetry=counted, invalid=invalid)
+    marks = spoiled(measured, counted)
+    cell = CellResult("", "", measured, telemetry=counted, invalid=invalid, spoiled=marks)
     figures = figures_of(cell)
     for name in ("mb_per_s", "promise", "verdict"):
         del figures[name]
@@ -240,7 +241,7 @@ def result_of(  # noqa: PLR0913, PLR0917 - a result has these parts
         {
             **dict(base),
             **figures,
-            "warnings": [*replay.notes(), *_notes(turn, replay, measured)],
+            "warnings": [*figures["warnings"], *replay.notes(), *_notes(turn, replay, measured)],
             "ops_per_s": rate_per_s(measured),
             "loop": loop_of(replay, spec),
             "trace": TraceRecord.model_validate(record_of(replay, spec)),

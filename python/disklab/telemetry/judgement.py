@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from disklab.engine.messages import Lateness, View
+from disklab.engine.messages import View
 from disklab.errors import DisklabError
 from disklab.results.timetable import FULL_MACHINE_RATIO
 from disklab.telemetry import gaps
@@ -421,19 +421,12 @@ def _waits_for_emulator(
         return
     lateness = after.emulator.lateness_ns.since(before.emulator.lateness_ns)
     # Its counters are read at the first pass and after the last; between passes little is asked.
-    per_s = _mean_ns(lateness) * replies / 1e9 / length_s
+    per_s = lateness.whole_ns / 1e9 / length_s
     # A disk with one I/O under way holds all up that waits for it; one with ten, a tenth of it.
     queue = max(seen.mean(phase, f"disk {volume}", "queue") or 0.0, 1.0)
     blocks = per_s / queue if _is_one_thread(seen, phase) else 0.0
     what = f"for replies of volume {volume} that this machine made late"
     yield Wait(what, per_s, lateness.p99 / 1e6, blocks)
-
-
-def _mean_ns(lateness: Lateness) -> float:
-    """Return the mean lateness, each reply at its bucket's end; 0 without replies."""
-    replies = sum(count for _, count in lateness.buckets)
-    late = sum(value * count for value, count in lateness.buckets)
-    return late / replies if replies else 0.0
 
 
 def _judge_flushes(made: Judgement, seen: Sampler, phase: str, volume: str) -> None:

@@ -1,0 +1,167 @@
+"""`python -m campaigns.interrupts --tries 200`: Ctrl-C at random moments of every command.
+
+Run as root. Each command gets SIGINT, as the terminal's group would, half of the times in its first
+3 s. It is to end with 130 and one line, or with its own code where it was done already; nothing may
+be left of it: no mount, no loop device, no process, no file of a host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+FIRST_S, LATER_S = 3.0, 12.0
+END_S = 30.0
+"""A command that has heard Ctrl-C ends within this, beside other work too."""
+LEFT_S = 10.0
+"""What root's part still takes away after its command ended."""
+MARKER = "DISKLAB_CAMPAIGN_OF_INTERRUPTS"
+
+
+def commands(folder: Path, silent: str) -> dict[str, list[str]]:
+    """Return every command that works for longer than it takes to start, by its name.
+
+    `silent`: a server that lets a client in and says nothing more.
+    """
+    redis = str(EXPERIMENTS / "redis-fsync.yaml")
+    slow = str(EXPERIMENTS / "cassandra-local-or-attached.yaml")
+    out = ["--out", str(folder / "runs")]
+    disk = ["--disk", "azure/P10", "--size", "512MiB"]
+    return {
+        "advise": ["advise", "--data", "2TB", "--reads", "20000", "--p99", "10", *out],
+        "predict": ["predict", slow, *out],
+        "predict --year": ["predict", slow, "--year", *out],
+        "rehearse": ["rehearse", redis, "--quick", *out],
+        "run": ["run", *disk, "--no-calibrate", "--", "sleep", "600"],
+        "disk attach": ["disk", "attach", "azure/P10", *disk[2:], "--weather", "aws/gp3"],
+        "probe": ["probe", "--disk", "azure/P10", "--quick", *out],
+        "serve": ["serve", "--port", "0", str(folder)],
+        "knob": ["knob", str(folder / "knob.html")],
+        "observe": ["observe", "mariadb", "--address", silent, "--user", "u", "--for", "60s"],
+        "report": ["report", str(EXPERIMENTS.parent / "docs/examples")],
+        "doctor": ["doctor"],
+        "clean": ["clean"],
+        "catalog": ["catalog"],
+        "kit try": ["kit", "try", "nats", "--seconds", "60"],
+    }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of one interrupt."""
+
+    name: str
+    at_s: float
+    code: int | None
+    errors: str
+    left: tuple[str, ...]
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with it; empty: nothing."""
+        found = []
+        if self.code is None:
+            found.append("did not hear it")
+        if "Traceback" in self.errors:
+            found.append("a traceback")
+        if self.code == 130 and self.errors.count("\n") > 1:
+            found.append("more than a line")
+        return [*found, *(f"left {what}" for what in self.left)]
+
+
+def remains(folder: Path, marker: str) -> tuple[str, ...]:
+    """Return what is there of a command that ended: processes, mounts, devices, hosts' files."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " ")[:100])
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8")
+    found += [line.split()[1] for line in mounts.splitlines() if str(folder) in line]
+    backing = Path("/sys/block").glob("loop*/loop/backing_file")
+    found += [str(file) for file in backing if str(folder) in file.read_text(encoding="utf-8")]
+    found += [str(path) for path in (folder / "run").rglob("*") if path.suffix in {".img", ".sock"}]
+    return tuple(found)
+
+
+def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended:
+    """Start a command, interrupt it after so long, wait for its end and for what it left."""
+    marker = f"{folder.name}-{time.monotonic_ns()}"
+    environment = {**os.environ, MARKER: marker, "DISKLAB_RUN_DIR": str(folder / "run")}
+    environment |= {"DISKLAB_DATA_DIR": str(folder / "data"), "DISKLAB_CALM_WAIT": "0"}
+    process = subprocess.Popen(
+        [str(DISKLAB), *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate(timeout=at_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            _, errors = process.communicate(timeout=END_S)
+            return Ended(name, at_s, None, errors, ())
+    deadline = time.monotonic() + LEFT_S
+    while (left := remains(folder, marker)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if left:
+        subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
+        # A disk that was attached stays: that is what the command is for.
+        left = () if name == "disk attach" and process.returncode == 0 else left
+    return Ended(name, at_s, process.returncode, errors, left)
+
+
+def main() -> int:
+    """Interrupt each command in turn; print what went wrong; 1 where something did."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.interrupts", description=__doc__)
+    parser.add_argument("--tries", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="these commands")
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    faults: list[str] = []
+    codes: Counter[tuple[str, int | None]] = Counter()
+    with (
+        tempfile.TemporaryDirectory(prefix="disklab-interrupts-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        own = commands(Path(folder), f"127.0.0.1:{server.getsockname()[1]}")
+        names = given.only or [*own]
+        for number in range(given.tries):
+            name = names[number % len(names)]
+            # Each command gets early ones and later ones in turn.
+            early = number // len(names) % 2 == 0
+            at_s = chance.uniform(0.0, FIRST_S) if early else chance.uniform(FIRST_S, LATER_S)
+            ended = interrupted(name, own[name], at_s, Path(folder))
+            codes[name, ended.code] += 1
+            for fault in ended.faults:
+                faults.append(f"{name} at {at_s:.2f} s: {fault}")
+                print(faults[-1], ended.errors[-1500:], sep="\n", flush=True)
+    for (name, code), count in sorted(codes.items(), key=str):
+        print(f"{name}: code {code}: {count}")
+    print(f"{given.tries} interrupts, {len(faults)} faults")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
