@@ -34,6 +34,7 @@ lint-python:
 	$(BIN)/mypy
 	PYTHONPATH=python $(BIN)/lint-imports
 	$(BIN)/python scripts/tidy.py
+	$(BIN)/python scripts/javascript.py
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/supply_chain.py --check
 	$(BIN)/python scripts/accuracy_page.py --check
