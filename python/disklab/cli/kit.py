@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.durable import write_new
-from disklab.errors import Problem, UserError
-from disklab.kits import KitFolder, chosen, kit_named, name_kit, name_program, shipped
+from disklab.kits import KitFolder, kit_named, name_kit, name_program, shipped
 from disklab.kits.schema import Kit
 
 app = typer.Typer(
     no_args_is_help=True, help="Databases described by a file: list, check, new, try."
 )
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE", help="A kit file, or the name of a kit that comes with disklab."
-    ),
-]
+_WHICH = "A kit file, or the name of a kit that comes with disklab."
+File = Annotated[Path, typer.Argument(metavar="FILE", help=_WHICH)]
 KitFile = Annotated[
     Path | None,
     typer.Option("--kit", help="A kit file that the experiment may use.", metavar="FILE"),
@@ -41,6 +35,10 @@ def name_kits(kit: Path | None, programs: list[str] | None = None) -> None:
         name_kit(kit)
     for given in programs or []:
         name_program(given)
+
+
+def _chosen(file: Path) -> KitFolder:
+    return kit_named(str(file)) if str(file) in shipped() else name_kit(file)
 
 
 def _say(text: str) -> None:
@@ -68,7 +66,7 @@ def check(file: File) -> None:
 
     Example: [bold]disklab kit check my-kit.yaml[/bold]
     """
-    kit = chosen(file).kit
+    kit = _chosen(file).kit
     loads = ", ".join(f"{name} ({load.loop} loop)" for name, load in kit.loads.items())
     _say(f"{kit.title} {kit.version}: nothing is wrong. Loads: {loads or 'by its protocol'}.")
     if not any(kind.promises for kind in kit.settings.values()):
@@ -95,8 +93,7 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to w
 
     Example: [bold]disklab kit new my-kit.yaml[/bold]
     """
-    template = resources.files("disklab") / "kits" / "new.yaml"
-    write_new(file, template.read_text(encoding="utf-8"))
+    write_new(file, (resources.files("disklab") / "kits" / "new.yaml").read_text(encoding="utf-8"))
     _say(f"Written: {file}. Next: disklab kit check {file}")
 
 
@@ -108,7 +105,7 @@ def lock(file: File) -> None:
     """
     from disklab.databases.kit.programs import sums_of  # noqa: PLC0415
 
-    of = chosen(file)
+    of = _chosen(file)
     for program in of.kit.programs:
         if program.lock is not None:
             sums = sums_of(program)
@@ -129,41 +126,16 @@ def try_kit(  # noqa: PLR0913, PLR0917 - each option is a parameter
 
     Example: [bold]disklab kit try my-kit.yaml --nodes 3[/bold]
     """
-    from disklab.databases.kit.trying import trial  # noqa: PLC0415
+    from disklab.databases.kit.trying import tried  # noqa: PLC0415
 
     def say(text: str) -> None:
         notes().print(text, style="dim", markup=False)
 
     name_kits(None, program)
-    of = chosen(file)
-    with trial(of.kit, nodes, say) as cluster:
-        begun = time.monotonic()
-        cluster.start()
-        say(f"ready after {time.monotonic() - begun:.1f} s")
-        figures = _load(of, cluster.target, load, seconds) if of.kit.loads else {}
-        seen = cluster.observe()
-        figures |= {"counters": {**seen.metrics, **seen.counters}}
-        cluster.stop()
+    kit = _chosen(file).kit
+    figures = tried(kit, nodes, load, seconds, say)
     if json:
-        print_json({"kit": of.kit.kit, "nodes": nodes, **figures})
+        print_json({"kit": kit.kit, "nodes": nodes, **figures})
         return
     for name, value in figures.items():
         _say(f"{name}: {value}")
-
-
-def _load(of: KitFolder, target: Any, name: str | None, seconds: int) -> dict[str, Any]:
-    from disklab.workloads.tool import tried  # noqa: PLC0415
-
-    which = name or next(iter(of.kit.loads))
-    if which not in of.kit.loads:
-        rule, way_out = (
-            f"the kit {of.kit.kit} has no such load",
-            f"choose {', '.join(of.kit.loads)}",
-        )
-        raise UserError(Problem("--load", which, rule, way_out))
-    done = tried(of, which, target, seconds)
-    (operation,) = done.operations.values()
-    figures = operation.model_dump(by_alias=True, exclude_none=True, exclude={"count", "ops_per_s"})
-    loop, count = of.kit.loads[which].loop, operation.count
-    rate = round(done.ops_per_s, 1)
-    return {"load": which, "loop": loop, "operations": count, "ops_per_s": rate, **figures}

@@ -17,22 +17,17 @@ from typing import ClassVar, Protocol, TypeVar
 
 from disklab.database_settings import Setting
 from disklab.databases.nodes import Node, Nodes
-from disklab.databases.place import ServerProcess, Way
+from disklab.databases.place import ServerProcess
 from disklab.databases.protocol import Conditions, NodePlace, Observation, Request
 from disklab.databases.sql import Sql
 from disklab.databases.this_machine import ThisMachine
 from disklab.engine import Account
 from disklab.errors import MachineError
 
-MIB = 1 << 20
 # A shutdown writes all dirty pages.
 STOP_SECONDS = 600.0
 # Random, for each time that a database is made.
 SECRET_BYTES = 24
-NO_GROUP = (
-    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: "
-    "{what} cached that the full system would read from its disks"
-)
 NOTHING = Observation((), {}, {})
 
 
@@ -165,14 +160,12 @@ class Copies(Nodes[S]):
 
         `reasons`: why memory is not what the scale asks for.
         """
-        super().__init__()
+        super().__init__(f"{self.title} ({self.database})", [server.place for server in servers])
         self.request = request
         self.nodes = self.servers = list(servers)
         self._page_cache_bytes, self._reasons = page_cache_bytes, reasons
         self._password = password
         self._primary = self.servers[0]
-        places = [(server.place.host, server.place) for server in servers]
-        self._way = Way(f"{self.title} ({self.database})", places)
         self._slow = request.sizes.time_dilation
         self._copied_bytes = {server.place.name: 0 for server in servers}
         """What whole copies of another one's data have brought to each."""
@@ -192,11 +185,7 @@ class Copies(Nodes[S]):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in."""
-        notes = [*self._way.notes, *self._reasons]
-        here = [server.place for server in self.servers if not server.place.host.elsewhere]
-        if any(place.group is None for place in here):
-            notes.append(NO_GROUP.format(mib=self._page_cache_bytes // MIB, what=self.cached))
-        return tuple(notes)
+        return tuple(self._scale_notes(self._reasons, self._page_cache_bytes, self.cached))
 
     def reconfigure(self, settings: Mapping[str, Setting]) -> None:
         """Have these settings from the next restart on: each start writes its configuration."""
@@ -208,11 +197,6 @@ class Copies(Nodes[S]):
     def secret(self) -> str:
         """What the servers were made for: their password."""
         return self._password
-
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts; the password is all that a server asks for."""
-        del addresses
-        self._way.let_in(clients)
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -228,21 +212,6 @@ class Copies(Nodes[S]):
             "tls": self.request.tls,
             "table": self.request.table_name,
         }
-
-    def start(self) -> None:
-        """Make data directories the first time; start every server and make the schema."""
-        self._away.clear()
-        try:
-            self._bring_up()
-            self.wait_until_whole()
-        except BaseException:
-            for server in self.servers:
-                server.kill()
-            raise
-
-    @abstractmethod
-    def _bring_up(self) -> None:
-        """Start every server and make the schema; returns when they answer."""
 
     @abstractmethod
     def wait_until_whole(self) -> None:

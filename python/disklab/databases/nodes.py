@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from disklab.databases.place import ServerProcess
+from disklab.databases.place import ServerProcess, Way
 from disklab.databases.protocol import Coldness, NodePlace
 from disklab.errors import MachineError
 from disklab.hosts.left_databases import record_group
+
+MIB = 1 << 20
+NO_GROUP = (
+    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: "
+    "{what} cached that the full system would read from its disks"
+)
 
 
 class Node(ABC):
@@ -71,13 +78,50 @@ class Nodes(ABC, Generic[N]):
 
     nodes: list[N]
 
-    def __init__(self) -> None:
+    def __init__(self, title: str, places: Sequence[NodePlace]) -> None:
+        """Take the database's name and where its nodes are."""
+        self._places = places
+        self._way = Way(title, [(place.host, place) for place in places])
         self._away: set[str] = set()
         """Nodes that were taken away on purpose, so silence from them is not a failure."""
 
-    @abstractmethod
+    def _scale_notes(
+        self, reasons: Sequence[str], page_cache_bytes: int, cached: str = "data are"
+    ) -> list[str]:
+        """Return in what the scale could not be followed, by these reasons and by the machine."""
+        notes = [*self._way.notes, *reasons]
+        if any(place.group is None and not place.host.elsewhere for place in self._places):
+            notes.append(NO_GROUP.format(mib=page_cache_bytes // MIB, what=cached))
+        return notes
+
+    @property
+    def secret(self) -> str:
+        """What its data are made for: nobody, unless a database has a password."""
+        return "none"
+
+    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
+        """Have the load come from client hosts. Who may, a server's password or files say."""
+        del addresses
+        self._way.let_in(clients)
+
     def start(self) -> None:
-        """See `Database`."""
+        """Start every node on its data, the first time on new ones. See `Database`."""
+        self._away.clear()
+        try:
+            self._bring_up()
+            self.wait_until_whole()
+        except BaseException:
+            for node in self.nodes:
+                with suppress(MachineError):
+                    node.kill()
+            raise
+
+    @abstractmethod
+    def _bring_up(self) -> None:
+        """Start every node and make the schema; returns when they answer."""
+
+    def wait_until_whole(self) -> None:
+        """Return when every node has what had been written at the call: each that answers has."""
 
     @abstractmethod
     def _start_again(self, node: N) -> None:

@@ -6,7 +6,7 @@ run folder or catalogue can bring one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -25,6 +25,7 @@ KIT = "kit"
 PREFIX = f"{KIT}:"
 """Begins the engine of an experiment that was read: `kit:NAME`."""
 FORM = Form(Kit, reading.KIT, "disklab kit schema")
+_SHIPPED = Path(str(resources.files("disklab") / "kits"))
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,10 @@ class KitFolder:
     """Its programs and lists of sums. Read with the kit: later it may be root who would do so."""
 
 
-_folders: dict[str, Path] = {}
+folders: dict[str, Path] = {}
 """Folders of programs by `--program`."""
 _named: dict[str, KitFolder] = {}
 """By `--kit`, for the life of this process."""
-_SHIPPED = Path(str(resources.files("disklab") / "kits"))
 
 
 @cache
@@ -62,28 +62,29 @@ def read_kit(file: Path) -> KitFolder:
         Problem(f"{file}: {unknown.place}", unknown.value, unknown.rule, unknown.way_out)
         for unknown in unknown_names(kit)
     )
-    names = [name for each in kit.programs for name in (each.script, each.lock) if name]
-    return KitFolder(kit, file.parent, {name: _beside(file.parent / name) for name in names})
+    beside = [
+        file.parent / name for each in kit.programs for name in (each.script, each.lock) if name
+    ]
+    # A list of sums may still have to be written.
+    there = [each for each in beside if each.suffix == ".py" or each.exists()]
+    return KitFolder(
+        kit, file.parent, {each.name: reading.text(each, reading.KIT) for each in there}
+    )
 
 
-def _beside(file: Path) -> str:
-    """Return the text of a file beside a kit; of a list of sums that is still to be written, ''."""
-    return reading.text(file, reading.KIT) if file.suffix == ".py" or file.exists() else ""
-
-
-def chosen(file: Path) -> KitFolder:
-    """Return the kit of a file or of a name that comes along, and let experiments use it."""
-    return kit_named(str(file)) if str(file) in shipped() else name_kit(file)
+@cache
+def _of_package(name: str) -> KitFolder:
+    return read_kit(_SHIPPED / name / "kit.yaml")
 
 
 def name_kit(file: Path) -> KitFolder:
     """Let experiments of this process use a kit of the command line; return it."""
-    folder = read_kit(file)
-    if folder.kit.kit in shipped():
+    named = read_kit(file)
+    if named.kit.kit in shipped():
         rule = "a kit of this name comes with disklab"
-        raise UserError(Problem("--kit", folder.kit.kit, rule, f"give the kit of {file} another"))
-    _named[folder.kit.kit] = folder
-    return folder
+        raise UserError(Problem("--kit", named.kit.kit, rule, f"give the kit of {file} another"))
+    _named[named.kit.kit] = named
+    return named
 
 
 def name_program(given: str) -> None:
@@ -92,29 +93,17 @@ def name_program(given: str) -> None:
     if not equals or not Path(folder).is_dir():
         rule = "names a program of the kit and the folder that it is in"
         raise UserError(Problem("--program", given, rule, "write --program NAME=FOLDER"))
-    _folders[name] = Path(folder).resolve()
+    folders[name] = Path(folder).resolve()
 
 
 def name_given(words: Sequence[str]) -> None:
     """Name the kit and the programs that a command line has, before it is parsed."""
-    take: dict[str, Callable[[str], object]] = {
-        "--kit": lambda file: name_kit(Path(file)),
-        "--program": name_program,
-    }
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, value = word.partition("=")
-        if option in take:
-            take[option](value if equals else following)
-
-
-def folder_of(program: str) -> Path | None:
-    """Return the folder that the command line has named for a program."""
-    return _folders.get(program)
-
-
-@cache
-def _of_package(name: str) -> KitFolder:
-    return read_kit(_SHIPPED / name / "kit.yaml")
+        if option == "--kit":
+            name_kit(Path(value if equals else following))
+        elif option == "--program":
+            name_program(value if equals else following)
 
 
 def is_there(name: str) -> bool:
@@ -122,31 +111,27 @@ def is_there(name: str) -> bool:
     return name in _named or name in shipped()
 
 
-def kit_named(name: str) -> KitFolder:
-    """Return a kit by its name. Raises UserError for one that nobody has named."""
+def problem_of(name: str) -> Problem | None:
+    """Return why an experiment cannot have a kit, which nobody has named; None: it can."""
     if is_there(name):
-        return _named.get(name) or _of_package(name)
+        return None
     known = (*shipped(), *_named)
     otherwise = f"choose {', '.join(known)}, or name its file on the command line: --kit FILE"
     way_out = did_you_mean(name, known, otherwise)
-    raise UserError(Problem("database.kit", name, "no kit of this name is there", way_out))
+    return Problem("database.kit", name, "no kit of this name is there", way_out)
 
 
-def problem_of(name: str) -> Problem | None:
-    """Return why an experiment cannot have a kit; None: it can."""
-    try:
-        kit_named(name)
-    except UserError as error:
-        return error.problems[0]
-    return None
+def kit_named(name: str) -> KitFolder:
+    """Return a kit by its name. Raises UserError for one that nobody has named."""
+    refuse(filter(None, [problem_of(name)]))
+    return _named.get(name) or _of_package(name)
 
 
 def as_written(database: dict[str, Any]) -> dict[str, Any]:
     """Return a database as an experiment file has it, also one of a trial that was read before."""
     engine = str(database.get("engine"))
-    if not is_kit(engine):
-        return database
-    return {**database, "engine": KIT, "kit": engine.removeprefix(PREFIX)}
+    named = {"engine": KIT, "kit": engine.removeprefix(PREFIX)} if is_kit(engine) else {}
+    return database | named
 
 
 def is_kit(engine: str) -> bool:

@@ -7,8 +7,9 @@ language: no condition, no loop. A brace before anything but a name, as in `{ "a
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import resources
@@ -16,31 +17,24 @@ from os.path import dirname
 from pathlib import Path
 
 from disklab.catalog.suggest import did_you_mean
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.kits.schema import Kit
 
 HARNESS = Path(str(resources.files("disklab") / "kits" / "harness.py"))
 """What load programs of kits share; it lies beside those of any kit."""
 _NAME = r"[a-z_]+(?:\.[A-Za-z0-9_.-]+)?"
 TEMPLATE = re.compile(rf"\{{(?P<name>{_NAME})(?: (?P<operator>[-+*/]) (?P<other>\d+|{_NAME}))?\}}")
-OPERATORS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a // b,
-}
-Values = Mapping[str, str | int | float]
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
-LOAD = ("threads", "seconds", "count", "rate", "seed", "fill", "ledger")
+Values = Mapping[str, str | int | float]
+LOAD = ("threads", "seconds", "count", "rate", "seed", "fill", "ledger", "pace")
 """What a template of a load means beside: numbers of the trial, and the folder of what it notes."""
 
 
 def names_in(text: str) -> Iterator[str]:
     """Yield the names that a template asks for."""
     for match in TEMPLATE.finditer(text):
-        yield match["name"]
-        if match["other"] and not match["other"].isdigit():
-            yield match["other"]
+        yield from (name for name in match.group("name", "other") if name and not name.isdigit())
 
 
 def _unknown_in(text: str, known: Values, place: str) -> Iterator[Problem]:
@@ -53,18 +47,15 @@ def _unknown_in(text: str, known: Values, place: str) -> Iterator[Problem]:
 
 def filled(text: str, values: Values, place: str) -> str:
     """Return a template with its names replaced. Raises UserError for one that means nothing."""
-    problems = tuple(_unknown_in(text, values, place))
-    if problems:
-        raise UserError(*problems)
+    refuse(_unknown_in(text, values, place))
 
     def word(match: re.Match[str]) -> str:
-        value = values[match["name"]]
-        if match["operator"] is None:
+        value, other = values[match["name"]], match["other"]
+        if other is None:
             return str(value)
-        other = match["other"]
-        number = int(other) if other.isdigit() else values[other]
+        number = other if other.isdigit() else values[other]
         try:
-            return str(OPERATORS[match["operator"]](int(value), int(number)))
+            return str(_OPERATORS[match["operator"]](int(value), int(number)))
         except (ValueError, ZeroDivisionError):
             rule = f"{value} {match['operator']} {number} cannot be reckoned"
             raise UserError(Problem(place, match[0], rule, "reckon with whole numbers")) from None
@@ -74,7 +65,7 @@ def filled(text: str, values: Values, place: str) -> str:
 
 @dataclass(frozen=True)
 class Spot:
-    """A node of the plan."""
+    """A node of the plan: its name, its address, and where it has what."""
 
     name: str
     address: str
@@ -110,33 +101,31 @@ class Plan:
 
     def _own(self, number: int) -> dict[str, str | int | float]:
         spot, kit = self.spots[number], self.kit
-        return {
-            "nodes": len(self.spots),
-            "copies": self.copies,
-            "run": spot.run,
-            "harness": f"{spot.run}/{HARNESS.name}",
-            "node.name": spot.name,
-            "node.number": number + 1,
-            "node.address": spot.address,
-            **{f"port.{name}": port for name, port in kit.ports.items()},
-            **{f"volume.{name}": folder for name, folder in spot.volumes.items()},
-            **{f"memory.{name}": size for name, size in self.memory.items()},
-            **{f"program.{name}": path for name, path in spot.programs.items()},
-            **{f"folder.{name}": dirname(path) for name, path in spot.programs.items()},
-            **{f"file.{each.name}": f"{spot.run}/{each.name}" for each in kit.files},
-            **{f"setting.{name}": self._setting(name) for name in kit.settings},
+        groups: Mapping[str, Values] = {
+            "node": {"name": spot.name, "number": number + 1, "address": spot.address},
+            "port": kit.ports,
+            "volume": spot.volumes,
+            "memory": self.memory,
+            "program": spot.programs,
+            "folder": {name: dirname(path) for name, path in spot.programs.items()},
+            "file": {file.name: f"{spot.run}/{file.name}" for file in kit.files},
+            "setting": {name: self._setting(name) for name in kit.settings},
         }
+        values: dict[str, str | int | float] = {
+            f"{group}.{name}": value for group, own in groups.items() for name, value in own.items()
+        }
+        harness = f"{spot.run}/{HARNESS.name}"
+        return values | {
+            "nodes": len(self.spots), "copies": self.copies, "run": spot.run, "harness": harness
+        }  # fmt: skip
 
     def _setting(self, name: str) -> str:
         """Return a setting as it is written: the experiment's value or the default, slowed."""
         kind = self.kit.settings[name]
         value = self.settings.get(name, kind.default)
-        if not kind.period:
-            return value
-        slow = slowed(value, self.slow)
+        slow = slowed(value, self.slow) if kind.period else value
         # A number that stands for never is the largest already.
-        largest = kind.type == "integer" and kind.most is not None and int(slow) > kind.most
-        return str(kind.most) if largest else slow
+        return str(min(int(slow), int(kind.most))) if slow.isdigit() and kind.most else slow
 
     def text(self, number: int, name: str) -> str:
         """Return a file of configuration of a node."""
@@ -154,25 +143,20 @@ def slowed(value: str, slow: int) -> str:
     return f"{number if number.denominator == 1 else format(float(number), 'g')}{amount[2]}"
 
 
-def unknown_names(kit: Kit) -> list[Problem]:
-    """Return the templates of a kit that mean nothing, each with its place."""
+def unknown_names(kit: Kit) -> Iterator[Problem]:
+    """Yield the templates of a kit that mean nothing, each with its place."""
     programs = {program.name: "/p" for program in kit.programs}
     spot = Spot("n1", "127.0.0.1", dict.fromkeys(kit.volumes, "/v"), "/r", programs)
-    plan = Plan(kit, [spot, spot], dict.fromkeys([*kit.memory, "node"], 1))
+    plan = Plan(kit, [spot], dict.fromkeys([*kit.memory, "node"], 1))
     values = plan._own(0) | {f"list.{name}": "" for name in kit.lists}
-    problems: list[Problem] = []
     for place, text in texts_of(kit):
         top, _, rest = place.partition(".")
-        known = dict(values)
-        if top in ("loads", "fill", "check"):
-            own = kit.loads[rest.partition(".")[0]].parameters if top == "loads" else ()
-            known |= dict.fromkeys((*LOAD, *own, "pace"), "")
-        problems += _unknown_in(text, known, place)
+        own = kit.loads[rest.partition(".")[0]].parameters if top == "loads" else ()
+        of_load = dict.fromkeys((*LOAD, *own), "") if top in ("loads", "fill", "check") else {}
+        yield from _unknown_in(text, values | of_load, place)
     ports = [act.port for act in kit.acts()] + [kit.speaks.port if kit.speaks else None]
-    return problems + [
-        Problem("ports", port, "a part of the kit names this port", f"add {port} to ports")
-        for port in sorted({port for port in ports if port} - set(kit.ports))
-    ]
+    for port in sorted({port for port in ports if port} - set(kit.ports)):
+        yield Problem("ports", port, "a part of the kit names this port", f"add {port} to ports")
 
 
 def texts_of(kit: Kit) -> Iterator[tuple[str, str]]:
@@ -183,10 +167,6 @@ def texts_of(kit: Kit) -> Iterator[tuple[str, str]]:
 def _texts(part: object, place: str) -> Iterator[tuple[str, str]]:
     if isinstance(part, str):
         yield place, part
-    pairs = (
-        part.items()
-        if isinstance(part, Mapping)
-        else enumerate(part if isinstance(part, tuple) else ())
-    )
-    for key, value in pairs:
+    pairs = dict(enumerate(part)) if isinstance(part, tuple) else part
+    for key, value in pairs.items() if isinstance(pairs, Mapping) else ():
         yield from _texts(value, f"{place}.{key}".lstrip("."))

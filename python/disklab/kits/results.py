@@ -13,19 +13,19 @@ from disklab.kits.schema import LATENCIES, UNITS, Result
 
 MOST_LINE = 4096
 """Letters of a line that patterns look at, but for those of an encoded histogram."""
+MOST_NUMBER = 1e15
+"""What counts no operations and no time that anybody has."""
 
 
 def at_path(answer: object, path: str) -> Iterator[object]:
     """Yield the values of a JSON answer at a path such as `nodes.*.fs.total` or `a[0].b`."""
     values = [answer]
-    for part in filter(None, re.split(r"\.|\[(\d+|\*)\]\.?", path)):
-        following: list[object] = []
-        for value in values:
-            own = dict(enumerate(value)) if isinstance(value, list) else value
-            if isinstance(own, Mapping):
-                key = int(part) if isinstance(value, list) and part.isdigit() else part
-                following += own.values() if part == "*" else [own[key]] if key in own else []
-        values = following
+    for part in filter(None, re.split(r"[].[]+", path)):
+        own = [
+            {str(n): each for n, each in enumerate(v)} if isinstance(v, list) else v for v in values
+        ]
+        named = [value for value in own if isinstance(value, Mapping)]
+        values = [each for value in named for key, each in value.items() if part in ("*", key)]
     yield from values
 
 
@@ -35,10 +35,6 @@ def parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-MOST_NUMBER = 1e15
-"""What counts no operations and no time that anybody has."""
 
 
 @dataclass
@@ -58,37 +54,28 @@ class Reader:
 
     def take(self, line: str) -> None:
         """Look at a line."""
-        for number, result in enumerate(self.results):
+        for position, result in enumerate(self.results):
             words = _words(result, line if "hdr" in result.figures else line[:MOST_LINE])
             if words is not None:
+                self._read.add(position)
                 self._keep(result, dict(zip(result.figures, words, strict=True)))
-                self._read.add(number)
 
-    def _keep(self, result: Result, words: Mapping[str, str]) -> None:
-        self.hdr = words.get("hdr", self.hdr)
-        numbers = {
-            name: _number(word, result) * (UNITS[result.unit] if name in _TIMES else 1.0)
-            for name, word in words.items()
-            if word and name not in ("hdr", "_")
-        }
+    def _keep(self, result: Result, words: dict[str, str]) -> None:
+        self.hdr = words.pop("hdr", self.hdr)
+        words.pop("_", None)
+        numbers = {name: _number(name, word, result) for name, word in words.items() if word}
         if "times" in numbers:
             self.buckets.append((numbers.pop("latency", 0.0), int(numbers.pop("times"))))
         for name, value in numbers.items():
             self.numbers[name] = value + (self.numbers.get(name, 0.0) if result.sum else 0.0)
 
-    def check(self, said: str) -> None:
+    def check(self, last: str) -> None:
         """Raise MachineError, with what was said last, when a result that is needed was not."""
-        missing = [
-            str(result.line or result.json_paths)
-            for number, result in enumerate(self.results)
-            if number not in self._read and not result.optional
-        ]
+        left = (each for n, each in enumerate(self.results) if n not in self._read)
+        missing = [str(each.line or each.json_paths) for each in left if not each.optional]
         if missing:
             wanted = " or ".join(missing)
-            raise MachineError(f"{self.what}: nothing that it wrote matches {wanted}\n{said}")
-
-
-_TIMES = (*LATENCIES, "latency")
+            raise MachineError(f"{self.what}: nothing that it wrote matches {wanted}\n{last}")
 
 
 def _words(result: Result, line: str) -> Sequence[str] | None:
@@ -102,7 +89,7 @@ def _words(result: Result, line: str) -> Sequence[str] | None:
     return numbers if len(numbers) == len(values) else None
 
 
-def _number(word: str, result: Result) -> float:
+def _number(name: str, word: str, result: Result) -> float:
     try:
         number = float(word.replace(result.thousands, "") if result.thousands else word)
     except ValueError:
@@ -110,4 +97,4 @@ def _number(word: str, result: Result) -> float:
     if not 0 <= number < MOST_NUMBER:
         rule = f"{result.line or result.json_paths} reads one"
         raise MachineError(f"{word[:80]} is no number of operations or time, and {rule}")
-    return number
+    return number * (UNITS[result.unit] if name in (*LATENCIES, "latency") else 1.0)

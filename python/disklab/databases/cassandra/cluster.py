@@ -26,6 +26,7 @@ from disklab.databases.cassandra.jolokia import FLUSH, STORAGE
 from disklab.databases.cassandra.node import READY_SECONDS, Node
 from disklab.databases.cassandra.settings import dilated_timing, merged, statements, usual_timing
 from disklab.databases.cassandra.sizing import MIB, MemoryPlan, plan_memory
+from disklab.databases.nodes import NO_GROUP
 from disklab.databases.place import Way
 from disklab.databases.protocol import (
     Coldness,
@@ -46,10 +47,6 @@ COLD_RATIO = 0.01
 # Of system_distributed and system_traces, whatever the user's tables have; Cassandra lets no node
 # leave that they need, unless it is forced. Source: SystemDistributedKeyspace of Cassandra 5.0.
 OWN_COPIES = 3
-NO_GROUP = (
-    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
-    "are cached that the full system would read from its disks"
-)
 
 
 MakeNode = Callable[[NodeFiles, Secrets, Installation], Node]
@@ -93,7 +90,7 @@ class Cassandra:
         told = (*self._way.notes, *self.plan.reasons)
         if all(node.files.place.group or node.host.elsewhere for node in self.nodes):
             return told
-        return (*told, NO_GROUP.format(mib=self.plan.page_cache // MIB))
+        return (*told, NO_GROUP.format(mib=self.plan.page_cache // MIB, what="data are"))
 
     @property
     def secret(self) -> str:

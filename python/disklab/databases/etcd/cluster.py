@@ -13,7 +13,6 @@ from pathlib import Path
 from disklab.databases.etcd.configuration import (
     CLIENT_PORT,
     ETCD,
-    MIB,
     PEER_PORT,
     PORTS,
     MemberFiles,
@@ -26,7 +25,7 @@ from disklab.databases.etcd.gateway import Gateway, added, read
 from disklab.databases.etcd.installation import Installation, find_etcd
 from disklab.databases.log import LogForm
 from disklab.databases.nodes import Node, Nodes
-from disklab.databases.place import Way, write
+from disklab.databases.place import write
 from disklab.databases.protocol import (
     Conditions,
     Database,
@@ -124,10 +123,6 @@ def _issued(folder: Path, name: str, extensions: list[str], issuer: str) -> Pair
 READY_SECONDS = 300.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
-NO_GROUP = (
-    "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: data "
-    "are cached that the full system would read from its disks"
-)
 NEVER_COLD = (
     "etcd maps its database and reads all of it as it starts: a page cache that was dropped is "
     "warm again before the first operation"
@@ -221,12 +216,10 @@ class Etcd(Nodes[Member]):
         plan: MemoryPlan,
     ) -> None:
         """Take what is asked for and where, with the program of each place."""
-        super().__init__()
+        super().__init__("etcd", [place for place, _ in nodes])
         self.request = request
         self.plan = plan
         self._hosts = nodes
-        self._places = [place for place, _ in nodes]
-        self._way = Way("etcd", [(place.host, place) for place in self._places])
         self._certificates: Certificates | None = None
         self.nodes = []
         self._counters: dict[str, dict[str, float]] = {}
@@ -237,22 +230,10 @@ class Etcd(Nodes[Member]):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in, and which members died."""
-        found = [*self._way.notes, *self.plan.reasons]
-        if any(place.group is None and not place.host.elsewhere for place in self._places):
-            found.append(NO_GROUP.format(mib=self.plan.page_cache // MIB))
+        found = self._scale_notes(self.plan.reasons, self.plan.page_cache)
         if self._was_cold:
             found.append(NEVER_COLD)
         return (*found, *self._deaths.values())
-
-    @property
-    def secret(self) -> str:
-        """What its data are made for: nobody. Each start has certificates of its own."""
-        return "none"
-
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts. Who has a certificate is let in, from anywhere."""
-        del addresses
-        self._way.let_in(clients)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -274,20 +255,14 @@ class Etcd(Nodes[Member]):
             },
         }
 
-    def start(self) -> None:
+    def _bring_up(self) -> None:
         """Start every member; returns when each knows a leader."""
-        made = self._made()
+        authority = self._made().authority
         self._deaths.clear()
-        self._away.clear()
-        try:
-            for member in self.nodes:
-                self._launch(member, made.authority)
-            for member in self.nodes:
-                member.wait_until_healthy()
-        except BaseException:
-            for member in self.nodes:
-                member.process.kill()
-            raise
+        for member in self.nodes:
+            self._launch(member, authority)
+        for member in self.nodes:
+            member.wait_until_healthy()
 
     def _launch(self, member: Member, authority: str, *, joins: bool = False) -> None:
         slow = self.request.sizes.time_dilation

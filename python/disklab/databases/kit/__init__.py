@@ -15,18 +15,12 @@ from disklab.kits import kit_of
 
 def record_of(engine: str) -> Record:
     """Return what a kit does for disklab. Raises UserError for one that nobody has named."""
-    ports = tuple(kit_of(engine).kit.ports.values())
-    needed = partial(needed_on, engine)
-    return Record(provision, ports, partial(checks, engine), needed_on=needed)
-
-
-def checks(engine: str) -> Iterator[Check]:
-    """Look for the programs that a kit takes from the machine: for `disklab doctor`."""
     kit = kit_of(engine).kit
-    for program in kit.programs:
-        missing = look(program, ThisMachine())
-        if missing is not None:
+
+    def checks() -> Iterator[Check]:
+        """Look for the programs that it takes from the machine: for `disklab doctor`."""
+        for missing in filter(None, (look(program, ThisMachine()) for program in kit.programs)):
             yield Check(kit.title, missing.rule, False, False, missing.way_out)
 
-
-__all__ = ["provision", "record_of"]
+    ports = tuple(kit.ports.values())
+    return Record(provision, ports, checks, needed_on=partial(needed_on, engine))

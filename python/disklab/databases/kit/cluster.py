@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from disklab.database_settings import Setting, setting_problems
-from disklab.databases.copies import MIB, NO_GROUP
-from disklab.databases.kit.node import CONF, KitNode
+from disklab.databases.kit.node import KitNode
 from disklab.databases.kit.programs import folder_on_this_machine, look, path_of
-from disklab.databases.nodes import Nodes
-from disklab.databases.place import ServerHost, Way
+from disklab.databases.nodes import MIB, Nodes
+from disklab.databases.place import ServerHost
 from disklab.databases.protocol import (
     Conditions,
-    Database,
     NodePlace,
     Observation,
     Progress,
@@ -34,7 +32,8 @@ from disklab.kits.schema import Act, Counter, Kit, Program
 
 USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
-LEDGER = "ledger"
+CONF, LEDGER = "conf", "ledger"
+"""In a node's run folder: its configuration, and what loads note of what was acknowledged."""
 COMMAND_EVERY_S = 10.0
 """A counter that a command tells costs a program each time."""
 
@@ -43,32 +42,29 @@ class KitCluster(Nodes[KitNode]):
     """Nodes that disklab makes, starts and stops. See `Database` for what each method promises."""
 
     def __init__(
-        self,
-        request: Request,
-        of: KitFolder,
-        plan: Plan,
-        nodes: Sequence[KitNode],
-        scripts: Mapping[str, str],
+        self, request: Request, plan: Plan, places: Sequence[NodePlace], scripts: Mapping[str, str]
     ) -> None:
-        """Take what is asked for, the kit, its nodes, and the programs that lie beside the kit."""
-        super().__init__()
-        self.request, self.kit, self._plan = request, of.kit, plan
-        self.nodes = list(nodes)
+        """Take what is asked for and where, and the programs that lie beside the kit."""
+        super().__init__(plan.kit.title, places)
+        self.request, self.kit, self._plan, self._scripts = request, plan.kit, plan, scripts
+        self.nodes = [
+            KitNode(place, number, place.host.account(USERS), scripts, plan)
+            for number, place in enumerate(places)
+        ]
         self._created = False
+        for node in self.nodes:
+            # What a start has filled that was killed goes on as it is.
+            node.is_made = request.kept is not None
         self._acknowledged: list[float] = []
         """What loads have counted since the data set was made."""
-        self._last: dict[tuple[str, str], float] = {}
-        self._asked_at: dict[tuple[str, str], float] = {}
-        self._reasons = memory_parts(of.kit, request.sizes)[1]
-        self._way = Way(of.kit.title, [(node.place.host, node.place) for node in nodes])
-        self._scripts, self._here = scripts, nodes[0].place.run_dir
-        if nodes[0].place.host.elsewhere is not None:
+        self._last: dict[tuple[str, str], tuple[float, float | None]] = {}
+        """Each node's counters: when they were asked for, and what they were."""
+        self._here = places[0].run_dir
+        if places[0].host.elsewhere is not None:
             # Loads run on this machine: so do their programs, and what they note.
             self._own = tempfile.TemporaryDirectory(prefix="disklab-kit-")
             self._here = Path(self._own.name)
             self._here.chmod(0o711)
-        for node in self.nodes:
-            node.configure(plan)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -76,29 +72,15 @@ class KitCluster(Nodes[KitNode]):
         return {self.kit.title: self.kit.version}
 
     @property
-    def secret(self) -> str:
-        """What its data are made for: nobody."""
-        return "none"
-
-    def let_in(self, clients: Sequence[str], addresses: Sequence[str]) -> None:
-        """Have the load come from client hosts. What a kit lets in, its files say."""
-        del addresses
-        self._way.let_in(clients)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Where the scale could not be followed, and what its settings promise."""
-        notes = [*self._way.notes, *self._reasons, *self._promises()]
-        if any(node.place.group is None and not node.place.host.elsewhere for node in self.nodes):
-            notes.append(NO_GROUP.format(mib=self._plan.memory["node"] // MIB, what="files are"))
-        return tuple(notes)
-
-    def _promises(self) -> Iterator[str]:
+        reasons = memory_parts(self.kit, self.request.sizes)[1]
+        notes = self._scale_notes(reasons, self._plan.memory["node"], "files are")
         for name, kind in self.kit.settings.items():
             value = self._plan.settings.get(name, kind.default)
             promise = kind.promises.get(value, kind.promises.get("else"))
-            if promise is not None:
-                yield f"{self.kit.title} with {name} {value}: {promise}"
+            notes += [f"{self.kit.title} with {name} {value}: {promise}"] if promise else []
+        return tuple(notes)
 
     @property
     def target(self) -> Mapping[str, object]:
@@ -114,7 +96,11 @@ class KitCluster(Nodes[KitNode]):
                 own = {"database": speaks.database, "user": speaks.user}
                 ours |= {**own, "password": "", "tls": False}
         if self.kit.loads:
-            values = {**self._plan.values(0), **self._values_here()}
+            # On this machine and not on a node.
+            names = {f"program.{own.name}": own.script for own in self.kit.programs if own.script}
+            files = {name: self._here / CONF / file for name, file in names.items()}
+            files |= {"harness": self._here / CONF / HARNESS.name, "ledger": self._here / LEDGER}
+            values = self._plan.values(0) | {name: str(file) for name, file in files.items()}
             ours["kit"] = {"values": values, "acknowledged": self._acknowledged}
         return ours
 
@@ -123,30 +109,21 @@ class KitCluster(Nodes[KitNode]):
         here = (node for node in self.nodes if node.place.name not in self._away)
         return [node for node in here if not node.place.comes_later]
 
-    def start(self) -> None:
-        """Make volumes the first time; start every node and make the schema."""
-        self._away.clear()
-        try:
-            for node in self._serving:
-                if not node.is_made:
-                    node.make()
-            self._launch(self._serving)
-            if not self._created:
-                self._empty_ledger()
-                self._do(self.kit.phases.create)
-                self._created = True
-            self.wait_until_whole()
-        except BaseException:
-            for node in self.nodes:
-                with suppress(MachineError):
-                    node.kill()
-            raise
+    def _bring_up(self) -> None:
+        for node in self._serving:
+            if not node.is_made:
+                node.make()
+        self._launch(self._serving)
+        if not self._created:
+            self._empty_ledger()
+            self._do(() if self.request.kept is not None else self.kit.phases.create)
+            self._created = True
 
     def _launch(self, nodes: Sequence[KitNode]) -> None:
         """Start the processes of nodes, one kind after the other; return when all are ready."""
         for position in range(len(self.kit.processes)):
             for node in nodes:
-                node.launch(position, self._plan.memory["node"])
+                node.launch(position)
             for node in nodes:
                 node.wait_until_ready(position)
 
@@ -154,13 +131,6 @@ class KitCluster(Nodes[KitNode]):
         for act in acts:
             for node in self._serving if act.nodes == "each" else self._serving[:1]:
                 node.do(act)
-
-    def _values_here(self) -> dict[str, str]:
-        """Return what templates of loads mean on this machine and not on a node."""
-        scripts = {f"program.{each.name}": each.script for each in self.kit.programs if each.script}
-        names = {**scripts, "harness": HARNESS.name}
-        own = {name: str(self._here / CONF / file) for name, file in names.items()}
-        return {**own, "ledger": str(self._here / LEDGER)}
 
     def _empty_ledger(self) -> None:
         """Write the programs of loads, and forget what they have noted."""
@@ -193,19 +163,18 @@ class KitCluster(Nodes[KitNode]):
         except MachineError:
             self._check()
             raise
-        if conditions.flushed:
-            for node in self._serving:
-                node.sync()
+        for node in self._serving if conditions.flushed else ():
+            node.sync()
 
     def _cached(self) -> list[tuple[int, int]]:
-        return [node.cached_bytes() for node in self._serving]
+        return [node.place.host.cached_bytes(node.own) for node in self._serving]
 
     def reconfigure(self, settings: Mapping[str, Setting]) -> None:
         """Have these settings from the next restart on: each start writes its configuration."""
         self.request = replace(self.request, settings=settings)
         self._plan = replace(self._plan, settings=written(settings))
         for node in self.nodes:
-            node.configure(self._plan)
+            node.plan = self._plan
 
     def observe(self) -> Observation:
         """Return its counters, those of all nodes added up."""
@@ -223,12 +192,12 @@ class KitCluster(Nodes[KitNode]):
     def _counted(self, node: KitNode, counter: Counter) -> float | None:
         """Return a counter of a node; the last known one where it does not answer."""
         key, now = (node.place.name, counter.name), time.monotonic()
-        if counter.run is None or now - self._asked_at.get(key, -1e9) >= COMMAND_EVERY_S:
-            self._asked_at[key] = now
+        asked_at, last = self._last.get(key, (-math.inf, None))
+        if counter.run is None or now - asked_at >= COMMAND_EVERY_S:
             number = node.counted(counter)
-            if number is not None:
-                self._last[key] = number
-        return self._last.get(key)
+            last = last if number is None else number
+            self._last[key] = (now, last)
+        return last
 
     def _start_again(self, node: KitNode) -> None:
         self._launch([node])
@@ -343,7 +312,7 @@ def spot_of(of: KitFolder, place: NodePlace, progress: Progress) -> Spot:
     return Spot(place.name, place.address, volumes, str(conf), programs)
 
 
-def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:
+def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> KitCluster:
     """Return a cluster that is ready to start."""
     of = kit_of(request.engine)
     refuse(_problems(of.kit, request, nodes))
@@ -357,8 +326,4 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> D
     )
     scripts = {each.script: of.beside[each.script] for each in of.kit.programs if each.script}
     scripts |= {HARNESS.name: HARNESS.read_text(encoding="utf-8")} if scripts else {}
-    made = [
-        KitNode(place, number, place.host.account(USERS), scripts)
-        for number, place in enumerate(nodes)
-    ]
-    return KitCluster(request, of, plan, made, scripts)
+    return KitCluster(request, plan, nodes, scripts)

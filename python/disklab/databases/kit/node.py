@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from disklab.databases.protocol import NodePlace
 from disklab.databases.remote_host import BASH
 from disklab.engine import Account
 from disklab.errors import MachineError
-from disklab.kits.plan import Plan, Spot, filled
+from disklab.kits.plan import Plan, filled
 from disklab.kits.results import at_path, parsed
 from disklab.kits.schema import Act, Counter, Process
 from disklab.waiting import Wait
@@ -34,58 +34,46 @@ LOG = LogForm(
 )
 LISTENS = ': 3<>"/dev/tcp/$0/$1"'
 """Where it is run, an address and a port answer."""
-CONF = "conf"
-"""The folder of configuration in a node's run folder; `open_run_dir` makes it."""
 
 
 class KitNode(Node):
     """A node on given volumes. What fails raises MachineError with the end of its log."""
 
     def __init__(
-        self, place: NodePlace, number: int, account: Account | None, scripts: Mapping[str, str]
+        self,
+        place: NodePlace,
+        number: int,
+        account: Account | None,
+        scripts: Mapping[str, str],
+        plan: Plan,
     ) -> None:
         """Take where it is to be, and the programs that lie beside its kit.
 
         `number`: its place in the plan, from 0.
         """
-        self.place, self.number, self.account = place, number, account
+        self.place, self.number, self.account, self.plan = place, number, account, plan
         self.is_made = False
         self._scripts = scripts
         self._processes: list[tuple[Process, ServerProcess, NodeLog]] = []
-
-    def configure(self, plan: Plan) -> None:
-        """Take what its kit says, before it is started."""
-        self.plan = plan
-        if self._processes:
-            return
-        ports = tuple(plan.kit.ports.values())
-        for process in self._own_processes():
-            first = not self._processes
-            name = self.place.name if first else f"{self.place.name}-{process.name}"
-            place, host = replace(self.place, name=name), self.place.host
-            log = NodeLog(place.log_dir, name, LOG)
-
-            def output(_: bytes, file: Path = log.output) -> Path:
-                return file
-
-            child = host.process(plan.kit.title, place, ports if first else (), LOG, output)
-            self._processes.append((process, child, log))
+        for process in plan.kit.processes:
+            if process.nodes == "all" or number < int(process.nodes.removeprefix("first ")):
+                self._processes.append(self._made(process))
         self.process = self._processes[0][1]
 
-    def _own_processes(self) -> Iterator[Process]:
-        for process in self.plan.kit.processes:
-            if process.nodes == "all" or self.number < int(process.nodes.removeprefix("first ")):
-                yield process
-
-    @property
-    def spot(self) -> Spot:
-        """What it is in the plan."""
-        return self.plan.spots[self.number]
+    def _made(self, process: Process) -> tuple[Process, ServerProcess, NodeLog]:
+        kit, first = self.plan.kit, not self._processes
+        name = self.place.name if first else f"{self.place.name}-{process.name}"
+        log = NodeLog(self.place.log_dir, name, LOG)
+        ports = tuple(kit.ports.values()) if first else ()
+        place = replace(self.place, name=name)
+        child = self.place.host.process(kit.title, place, ports, LOG, lambda _: log.output)
+        return process, child, log
 
     @property
     def own(self) -> Sequence[Path]:
         """The folders that are the server's alone."""
-        return [Path(folder) for folder in dict.fromkeys(self.spot.volumes.values())]
+        volumes = self.plan.spots[self.number].volumes
+        return [Path(folder) for folder in dict.fromkeys(volumes.values())]
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -97,9 +85,10 @@ class KitNode(Node):
         values = self.plan.values(self.number)
         return [filled(text, values, self.place.name) for text in texts]
 
-    def _as_user(self, words: list[str]) -> list[str]:
+    def _as_user(self, words: Sequence[str]) -> list[str]:
         """Return a command that gives up root first."""
-        return words if self.account is None else self.account.command(words)
+        own = self.filled(words)
+        return own if self.account is None else self.account.command(own)
 
     def _write_files(self) -> None:
         """Write its configuration, and the programs that lie beside the kit."""
@@ -123,21 +112,21 @@ class KitNode(Node):
         """Return whether its disks hold its folders."""
         return all(self.place.host.exists(folder) for folder in self.own)
 
-    def launch(self, position: int, limit_bytes: int) -> None:
+    def launch(self, position: int) -> None:
         """Start one of its processes; returns at once. One that it does not have is none."""
         if position >= len(self._processes):
             return
         process, child, log = self._processes[position]
-        self.record(limit_bytes)
+        self.record(self.plan.memory["node"])
         self._write_files()
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
         for act in self.plan.kit.phases.start if position == 0 else ():
             self.do(act)
         # Signs are looked for in what it writes from here on.
         self._processes[position] = (process, child, log.from_now())
-        names, texts = [*process.environment], [*process.environment.values()]
-        variables = dict(zip(names, self.filled(texts), strict=True))
-        child.launch(self._as_user(self.filled(process.run)), variables=variables)
+        texts = self.filled([*process.environment.values()])
+        variables = dict(zip(process.environment, texts, strict=True))
+        child.launch(self._as_user(process.run), variables=variables)
 
     def wait_until_ready(self, position: int) -> None:
         """Return when all signs of a process have come."""
@@ -197,30 +186,28 @@ class KitNode(Node):
 
     def _answer(self, act: Act) -> str:
         """Return what is answered. Raises MachineError or OSError: nothing, or no good."""
-        if act.run is not None:
-            return self._run(self.filled(act.run))
-        port = self.plan.kit.ports[str(act.port)]
+        host, port = self.place.host, self.plan.kit.ports.get(act.port or "", 0)
         if act.http is None:
-            return self._run([*BASH, LISTENS, self.place.address, str(port)])
-        method, path = ("GET", act.http) if act.http[0] == "/" else act.http.split(" ", 1)
-        path, body = self.filled([path, act.body or ""])
-        question = Question(
-            host=self.place.address,
-            port=port,
-            method=method,
-            path=path,
-            headers={"Content-Type": "application/json"} if body else {},
-            body=body or None,
-            seconds=ASK_SECONDS,
+            words = act.run or (*BASH, LISTENS, self.place.address, str(port))
+            return host.run(self._as_user(words), {}, Path(self.filled(words[:1])[0]).name)
+        path, body = self.filled([act.http, act.body])
+        method, path = ("GET", path) if path[0] == "/" else path.split(" ", 1)
+        headers = {"Content-Type": "application/json"} if body else {}
+        status, answer = host.ask(
+            Question(
+                host=self.place.address,
+                port=port,
+                method=method,
+                path=path,
+                headers=headers,
+                body=body or None,
+                seconds=ASK_SECONDS,
+            )
         )
-        status, answer = self.place.host.ask(question)
         text = answer.decode(errors="replace")
         if not 200 <= status < 300:
             raise OSError(f"{act.http} answered {status}: {text[:400]}")
         return text
-
-    def _run(self, words: list[str]) -> str:
-        return self.place.host.run(self._as_user(words), {}, Path(words[0]).name)
 
     def counted(self, counter: Counter) -> float | None:
         """Return a counter; None: it does not answer."""
@@ -234,14 +221,11 @@ class KitNode(Node):
             return None if match is None else float(match[1])
         return None
 
-    def _each(self, act: Callable[[Process, ServerProcess], object]) -> None:
-        """Do something to its processes, the last first."""
-        for process, child, _ in reversed(self._processes):
-            act(process, child)
-
     def check(self) -> None:
         """Raise MachineError when one of its processes, once started, has ended by itself."""
-        self._each(lambda _, child: child.check() if child.pid is not None else None)
+        for _, child, _ in self._processes:
+            if child.pid is not None:
+                child.check()
 
     def is_running(self) -> bool:
         """Return whether one of its processes runs."""
@@ -249,16 +233,10 @@ class KitNode(Node):
 
     def stop(self) -> None:
         """End its processes in order, the last first."""
-        self._each(
-            lambda process, child: child.end(
-                signal.Signals[f"SIG{process.stop.signal}"], process.stop.within
-            )
-        )
+        for process, child, _ in reversed(self._processes):
+            child.end(signal.Signals[f"SIG{process.stop.signal}"], process.stop.within)
 
     def kill(self) -> None:
         """End them at once."""
-        self._each(lambda _, child: child.kill())
-
-    def cached_bytes(self) -> tuple[int, int]:
-        """Return the size of its data, and how much of it the page cache holds."""
-        return self.place.host.cached_bytes(self.own)
+        for _, child, _ in reversed(self._processes):
+            child.kill()

