@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from disklab import spec
 from disklab.database_settings import setting_problems
-from disklab.databases.kit.programs import unpack
+from disklab.databases.fetching import unpack
 from disklab.kits import engine_of, is_there, kit_named, read_kit, shipped
 from disklab.kits.plan import Plan, Spot
 from disklab.kits.results import Reader

@@ -15,9 +15,10 @@ from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment_new import new
-from disklab.cli.kit import KitFile, name_kits
+from disklab.cli.kit import KitFile
 from disklab.cli.output import Json, console, print_json
 from disklab.errors import Problem, UserError, refuse
+from disklab.kits import name_kits
 from disklab.spec import Trial, bundled
 from disklab.spec.schema import schema_text
 

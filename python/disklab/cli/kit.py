@@ -10,7 +10,7 @@ import typer
 
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.durable import write_new
-from disklab.kits import KitFolder, kit_named, name_kit, name_program, shipped
+from disklab.kits import KitFolder, kit_named, name_kit, name_kits, shipped
 from disklab.kits.schema import Kit
 
 app = typer.Typer(
@@ -27,14 +27,6 @@ ProgramFolder = Annotated[
     list[str] | None,
     typer.Option("--program", help="Where a program of a kit is.", metavar="NAME=FOLDER"),
 ]
-
-
-def name_kits(kit: Path | None, programs: list[str] | None = None) -> None:
-    """Let an experiment use the kit of the command line, and find its programs there."""
-    if kit is not None:
-        name_kit(kit)
-    for given in programs or []:
-        name_program(given)
 
 
 def _chosen(file: Path) -> KitFolder:
@@ -95,22 +87,6 @@ def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to w
     """
     write_new(file, (resources.files("disklab") / "kits" / "new.yaml").read_text(encoding="utf-8"))
     _say(f"Written: {file}. Next: disklab kit check {file}")
-
-
-@app.command()
-def lock(file: File) -> None:
-    """Fetch the programs of a kit that have a lock, and write the sums of their files into it.
-
-    Example: [bold]disklab kit lock my-kit.yaml[/bold]
-    """
-    from disklab.databases.kit.programs import sums_of  # noqa: PLC0415
-
-    of = _chosen(file)
-    for program in of.kit.programs:
-        if program.lock is not None:
-            sums = sums_of(program)
-            (of.folder / program.lock).write_text(sums, encoding="ascii")
-            _say(f"{program.lock}: {len(sums.splitlines())} files of {program.name}")
 
 
 @app.command("try")

@@ -12,7 +12,7 @@ from disklab import spec
 from disklab.cli import cloud_options
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
-from disklab.cli.kit import KitFile, ProgramFolder, name_kits
+from disklab.cli.kit import KitFile, ProgramFolder
 from disklab.cli.output import Check, notes
 from disklab.cli.rehearse import (
     RESUMED,
@@ -27,6 +27,7 @@ from disklab.cli.rehearse import (
 from disklab.cli.rehearsing import check_on_end
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.interrupts import end_as_ctrl_c
+from disklab.kits import name_kits
 from disklab.results import DEFAULT_OUT
 
 HostsOption = Annotated[

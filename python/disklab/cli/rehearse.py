@@ -13,12 +13,13 @@ import typer
 from disklab import spec
 from disklab.cli.amounts import bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
-from disklab.cli.kit import KitFile, ProgramFolder, name_kits
+from disklab.cli.kit import KitFile, ProgramFolder
 from disklab.cli.output import Check, code_of_run, needs_promise, notes
 from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.interrupts import end_as_ctrl_c
+from disklab.kits import name_kits
 from disklab.results import DEFAULT_OUT
 from disklab.spec import bundled
 

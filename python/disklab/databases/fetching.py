@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from disklab import reading
 from disklab.databases.program_cache import run_tool
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.requirements import find_program, how_to_get
 
 FETCH_SECONDS = 1200.0
+UNPACK_SECONDS = 300.0
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 """Pinned, so that every machine resolves the same files."""
 OWN_GO = "/usr/local/go/bin/go"
@@ -118,3 +123,48 @@ def by_apt(package: str, folder: Path) -> None:
     # Its own user could not write there; as root it would warn of that.
     command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package]
     _fetch(command, package, "has this system apt, and its mirror this version?", folder=folder)
+
+
+def check_sums(what: str, folder: Path, sha256: str | None, lock: str | None) -> None:
+    """Hold what was fetched against the sum of its single file, or a list of sums and names.
+
+    Raises MachineError, with the sums that it has.
+    """
+    files = {
+        file.name: hashlib.sha256(reading.contents(file, reading.PROGRAM)).hexdigest()
+        for file in sorted(folder.iterdir())
+    }
+    lines = (line.partition("  ") for line in (lock or "").splitlines())
+    wanted = {name: digest for digest, _, name in lines}
+    if lock is None:
+        wanted = dict.fromkeys([*files][:1], str(sha256))
+    wrong = sorted(name for name in {*files, *wanted} if files.get(name) != wanted.get(name))
+    if wrong or not files:
+        sums = "".join(f"\n{digest}  {name}" for name, digest in files.items())
+        raise MachineError(
+            f"{what}: {', '.join(wrong[:3]) or 'nothing'} has not the sum that it should have; if "
+            f"you trust what was fetched, these are its sums:{sums}"
+        )
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive where it lies; nothing of it leads out of the folder."""
+    try:
+        if archive.suffix == ".deb":
+            code, lines = run_tool(["dpkg-deb", "-x", str(archive), str(folder)], UNPACK_SECONDS)
+            if code != 0:
+                raise OSError(" ".join(lines[-2:]))
+        elif zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                for each in opened.infolist():
+                    # What is packed on Unix has its mode in the upper half; what is not has none.
+                    path, mode = (
+                        Path(opened.extract(each, folder)),
+                        each.external_attr >> 16 & 0o777,
+                    )
+                    path.chmod((mode or (0o755 if path.is_dir() else 0o644)) | 0o644)
+        else:
+            with tarfile.open(archive) as opened:
+                opened.extractall(folder, filter="data")
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise MachineError(f"{archive.name} cannot be unpacked: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -12,8 +12,10 @@ from disklab.databases.place import ServerProcess, Way
 from disklab.databases.protocol import Coldness, NodePlace
 from disklab.errors import MachineError
 from disklab.hosts.left_databases import record_group
+from disklab.waiting import Wait
 
 MIB = 1 << 20
+POLL_SECONDS = 0.2
 NO_GROUP = (
     "no memory group can be made here, so the page cache is not held at its scaled {mib} MiB: "
     "{what} cached that the full system would read from its disks"
@@ -46,6 +48,25 @@ class Node(ABC):
     def check(self) -> None:
         """Raise MachineError when it has ended by itself."""
         self.process.check()
+
+    def wait_until(
+        self,
+        wanted: str,
+        shows: Callable[[], bool | str],
+        seconds: float,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
+        """Return when it shows, which is asked for so long; a word is what it still lacks.
+
+        `watch` raises when what has to answer has ended; None: what runs here.
+        """
+        with Wait(f"{self.place.name} {wanted}", seconds) as wait:
+            while (answer := shows()) is not True:
+                (watch or self.check)()
+                if wait.is_over:
+                    late = f"has taken longer than {seconds:g} s until it {wanted}"
+                    raise self.failure(f"{late}: {answer}" if answer else late)
+                wait.pause(POLL_SECONDS)
 
     def failure(self, what: str) -> MachineError:
         """Return an error that says what happened, with the end of its log."""

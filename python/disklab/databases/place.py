@@ -7,8 +7,10 @@ disks, memory groups, hosts in namespaces) and `remote_host` (measurements: host
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -301,6 +303,17 @@ class ServerHost(Protocol):
 
     def visitors(self) -> Sequence[str]:
         """Return the IP addresses from which this machine comes to it, where it is elsewhere."""
+
+
+def send_folder(host: ServerHost, folder: Path, there: Path) -> None:
+    """Send a folder with the modes of its files, which everybody there may read."""
+    sent = there / "sent.tar"
+    with tempfile.TemporaryDirectory() as packed:
+        tar = shutil.make_archive(f"{packed}/sent", "tar", folder)
+        host.run(["mkdir", "-p", "-m", "711", str(there.parent), str(there)])
+        host.put(Path(tar), sent)
+    host.run(["tar", "-x", "--no-same-owner", "-C", str(there), "-f", str(sent)])
+    host.remove(sent)
 
 
 class Way:

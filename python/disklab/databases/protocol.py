@@ -6,7 +6,7 @@ addresses and a memory group, and makes none of them itself: the disks belong to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,6 +49,18 @@ class Sizes:
     are longer by so much, and its rates lower."""
     heap_bytes: int | None = None
     """Heap of the node, unscaled; None: what the database's own scripts give such a VM."""
+
+    def too_small(self, parts: Iterable[tuple[str, int, int]]) -> list[str]:
+        """Return which parts of memory the scale makes too small to work with.
+
+        Each part: its name, its bytes as they are scaled, and the least that it has then.
+        """
+        return [
+            f"{name} {least >> 20} MiB: scaled by {self.scale} it would be "
+            f"{max(scaled, 0) / (1 << 20):.1f} MiB, too little to work with"
+            for name, scaled, least in parts
+            if scaled < least
+        ]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ run folder or catalogue can bring one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -87,23 +87,24 @@ def name_kit(file: Path) -> KitFolder:
     return named
 
 
-def name_program(given: str) -> None:
-    """Take `NAME=FOLDER` of the command line: where a program is that a kit does not bring."""
-    name, equals, folder = given.partition("=")
-    if not equals or not Path(folder).is_dir():
-        rule = "names a program of the kit and the folder that it is in"
-        raise UserError(Problem("--program", given, rule, "write --program NAME=FOLDER"))
-    folders[name] = Path(folder).resolve()
+def name_kits(kit: Path | None, programs: Iterable[str] | None = None) -> None:
+    """Let an experiment use the kit of the command line; find its programs, each NAME=FOLDER."""
+    if kit is not None:
+        name_kit(kit)
+    for given in programs or ():
+        name, equals, folder = given.partition("=")
+        if not equals or not Path(folder).is_dir():
+            rule = "names a program of the kit and the folder that it is in"
+            raise UserError(Problem("--program", given, rule, "write --program NAME=FOLDER"))
+        folders[name] = Path(folder).resolve()
 
 
 def name_given(words: Sequence[str]) -> None:
     """Name the kit and the programs that a command line has, before it is parsed."""
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, value = word.partition("=")
-        if option == "--kit":
-            name_kit(Path(value if equals else following))
-        elif option == "--program":
-            name_program(value if equals else following)
+        given = value if equals else following
+        name_kits(Path(given) if option == "--kit" else None, [given] * (option == "--program"))
 
 
 def is_there(name: str) -> bool:

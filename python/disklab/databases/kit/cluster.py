@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from disklab.database_settings import Setting, setting_problems
 from disklab.databases.kit.node import KitNode
-from disklab.databases.kit.programs import folder_on_this_machine, look, path_of
+from disklab.databases.kit.programs import look, path_of
 from disklab.databases.nodes import MIB, Nodes
 from disklab.databases.place import ServerHost
 from disklab.databases.protocol import (
@@ -29,6 +29,7 @@ from disklab.errors import MachineError, Problem, refuse
 from disklab.kits import KitFolder, kit_of
 from disklab.kits.plan import HARNESS, Plan, Spot, names_in, texts_of
 from disklab.kits.schema import Act, Counter, Kit, Program
+from disklab.setting_kinds import as_text
 
 USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
@@ -146,7 +147,7 @@ class KitCluster(Nodes[KitNode]):
         """Return when every node shows the signs of `whole`."""
         phases = self.kit.phases
         for node in self._serving:
-            node.wait_for(phases.whole, phases.whole_within, "is whole")
+            node.wait_until("is whole", partial(node.shows, phases.whole), phases.whole_within)
 
     def expect(self, connections: int) -> None:
         """Do nothing: a kit's memory is planned once."""
@@ -172,7 +173,9 @@ class KitCluster(Nodes[KitNode]):
     def reconfigure(self, settings: Mapping[str, Setting]) -> None:
         """Have these settings from the next restart on: each start writes its configuration."""
         self.request = replace(self.request, settings=settings)
-        self._plan = replace(self._plan, settings=written(settings))
+        self._plan = replace(
+            self._plan, settings={name: as_text(value) for name, value in settings.items()}
+        )
         for node in self.nodes:
             node.plan = self._plan
 
@@ -213,28 +216,13 @@ class KitCluster(Nodes[KitNode]):
         self.wait_until_whole()
 
 
-def written(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return an experiment's settings as a file of configuration has them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in settings.items()
-    }
-
-
-def memory_parts(kit: Kit, sizes: Sizes) -> tuple[dict[str, int], tuple[str, ...]]:
+def memory_parts(kit: Kit, sizes: Sizes) -> tuple[dict[str, int], list[str]]:
     """Return the parts of a node's memory in bytes, and why one is not what the scale asks for."""
     whole = int(sizes.memory_bytes * sizes.scale)
-    parts, reasons = {}, []
-    for name, part in kit.memory.items():
-        wanted = int(whole * part.share)
-        parts[name] = max(wanted, part.least)
-        if wanted < part.least:
-            reasons.append(
-                f"{name} {part.least // MIB} MiB: scaled by {sizes.scale} it would be "
-                f"{wanted / MIB:.1f} MiB, too little to work with"
-            )
+    shares = [(name, int(whole * part.share), part.least) for name, part in kit.memory.items()]
+    parts = {name: max(scaled, least) for name, scaled, least in shares}
     parts["node"] = max(whole, sum(parts.values()) + LEAST_PAGE_CACHE)
-    return parts, tuple(reasons)
+    return parts, sizes.too_small(shares)
 
 
 def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
@@ -274,26 +262,6 @@ def needed_on(engine: str, host: ServerHost, version: str | None) -> Needed | Pr
     return next(missing, Needed(f"a {kit.title} node", host.account(USERS), ports, by_ip=True))
 
 
-def _path_there(of: KitFolder, program: Program, place: NodePlace, progress: Progress) -> str:
-    """Return the path of a program on a node's host; what was fetched here is sent to another."""
-    here = path_of(of, program, place.host, progress)
-    if place.host.elsewhere is None or program.debian is not None:
-        return here
-    folder = folder_on_this_machine(of, program, progress)
-    there = place.run_dir / program.name
-    progress(f"sending {program.name} to {place.host.elsewhere}")
-    with tempfile.NamedTemporaryFile(suffix=".tar") as packed:
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            tar.add(folder, ".")
-        packed.flush()
-        place.host.run(["mkdir", "-p", "-m", "711", str(place.run_dir), str(there)])
-        place.host.put(Path(packed.name), there / "sent.tar")
-    sent = str(there / "sent.tar")
-    place.host.run(["tar", "-x", "--no-same-owner", "-C", str(there), "-f", sent])
-    place.host.remove(there / "sent.tar")
-    return str(there / Path(here).relative_to(folder))
-
-
 def spot_of(of: KitFolder, place: NodePlace, progress: Progress) -> Spot:
     """Return what a node's templates mean; fetches the programs that the servers need.
 
@@ -303,7 +271,8 @@ def spot_of(of: KitFolder, place: NodePlace, progress: Progress) -> Spot:
     conf = place.run_dir / CONF
     programs = {program.name: str(conf / (program.script or "")) for program in kit.programs}
     for program in _server_programs(kit):
-        programs[program.name] = _path_there(of, program, place, progress)
+        there = place.run_dir / program.name
+        programs[program.name] = path_of(of, program, place.host, progress, there)
     volumes = {}
     for name in kit.volumes:
         volume = place.volumes.get(name, data)
@@ -320,7 +289,7 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> K
         kit=of.kit,
         spots=[spot_of(of, place, progress) for place in nodes],
         memory=memory_parts(of.kit, request.sizes)[0],
-        settings=written(request.settings),
+        settings={name: as_text(value) for name, value in request.settings.items()},
         copies=request.replication_factor,
         slow=request.sizes.time_dilation,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from disklab.databases.asking import Question
@@ -20,9 +21,7 @@ from disklab.errors import MachineError
 from disklab.kits.plan import Plan, filled
 from disklab.kits.results import at_path, parsed
 from disklab.kits.schema import Act, Counter, Process
-from disklab.waiting import Wait
 
-POLL_SECONDS = 0.2
 ASK_SECONDS = 10.0
 MOST_LOG = 16 << 20
 """Bytes of a log that a sign is looked for in, since the start."""
@@ -132,40 +131,24 @@ class KitNode(Node):
         """Return when all signs of a process have come."""
         if position < len(self._processes):
             process, child, log = self._processes[position]
-            self.wait_for(process.ready, process.within, "is ready", child.check, log)
+            signs = partial(self.shows, process.ready, log)
+            self.wait_until("is ready", signs, process.within, child.check)
             child.check()
-
-    def wait_for(
-        self,
-        acts: Sequence[Act],
-        seconds: float,
-        wanted: str,
-        watch: Callable[[], None] | None = None,
-        log: NodeLog | None = None,
-    ) -> None:
-        """Return when each is done, or shows; they are tried again for so long.
-
-        `watch` raises when what has to answer has ended; None: what runs here.
-        """
-        with Wait(f"{self.plan.kit.title} node {self.place.name} {wanted}", seconds) as wait:
-            for act in acts:
-                while (reason := self._lacks(act, log)) is not None:
-                    (watch or self.check)()
-                    if wait.is_over:
-                        took = f"has taken longer than {seconds:g} s until it"
-                        raise self.failure(f"{took} {wanted}: {reason}")
-                    wait.pause(POLL_SECONDS)
 
     def do(self, act: Act) -> None:
         """Take a step of a phase; tried again as long as it says."""
         what = " ".join(act.run or (str(act.http),))[:120]
         if act.retry is not None:
-            self.wait_for([act], act.retry, f"has done {what}")
+            self.wait_until(f"has done {what}", partial(self.shows, [act]), act.retry)
         elif (reason := self._lacks(act)) is not None:
             raise self.failure(f"did not do {what}: {reason}")
 
+    def shows(self, acts: Sequence[Act], log: NodeLog | None = None) -> bool | str:
+        """Do them, or look for signs; return whether all is done and there, or why it is not."""
+        reasons = (self._lacks(act, log) for act in acts)
+        return next((reason for reason in reasons if reason is not None), True)
+
     def _lacks(self, act: Act, log: NodeLog | None = None) -> str | None:
-        """Do it, or look for a sign; return why it is not done or there, None: it is."""
         if act.when is not None and (act.when == "several nodes") != (len(self.plan.spots) > 1):
             return None
         if act.log is not None:

@@ -27,9 +27,8 @@ MEMORY_BYTES = 2 << 30
 
 def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -> dict[str, Any]:
     """Start a kit, run a load of it, or its first one, stop it; return what was read."""
-    load = load or next(iter(kit.loads), None)
+    load, figures = load or next(iter(kit.loads), None), {}
     tool = None if load is None else Tool(_experiment(kit, load, seconds), 1)
-    figures: dict[str, Any] = {}
     with _cluster(kit, nodes, say) as cluster:
         begun = time.monotonic()
         cluster.start()
@@ -67,30 +66,26 @@ def _cluster(kit: Kit, nodes: int, say: Progress) -> Iterator[KitCluster]:
 
     The last lines of each node's logs are told then.
     """
-    prefix = "disklab-kit-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
-        top = Path(name)
-        top.chmod(0o711)
-        addresses = free_addresses(nodes, tuple(kit.ports.values()))
-        places = [_place(top / f"n{n}", address) for n, address in enumerate(addresses, 1)]
+    with tempfile.TemporaryDirectory(prefix="disklab-kit-", ignore_cleanup_errors=True) as name:
+        places = []
+        for number, address in enumerate(free_addresses(nodes, tuple(kit.ports.values())), 1):
+            parts = {part: Path(name, f"n{number}", part) for part in ("data", "run", "log")}
+            for part in parts.values():
+                part.mkdir(parents=True)
+            volumes = {"data": parts["data"]}
+            places.append(NodePlace(f"n{number}", address, volumes, parts["run"], parts["log"]))
+        for folder in (Path(name), *Path(name).rglob("*")):
+            folder.chmod(0o711)
         sizes = Sizes(MEMORY_BYTES, Fraction(1), nodes)
         request = Request(engine=engine_of(kit.kit), sizes=sizes, replication_factor=nodes)
         cluster = provision(request, places, say)
         try:
             yield cluster
         except BaseException:
-            for log in sorted(top.glob("*/log/*.log")):
+            for log in sorted(Path(name).glob("*/log/*.log")):
                 for line in log.read_text(errors="replace").splitlines()[-20:]:
                     say(f"{log.stem}: {line[:400]}")
             raise
         finally:
-            for place in places:
-                cluster.kill_node(place.name)
-
-
-def _place(folder: Path, address: str) -> NodePlace:
-    parts = {part: folder / part for part in ("data", "run", "log")}
-    for each in (folder, *parts.values()):
-        each.mkdir()
-        each.chmod(0o711)
-    return NodePlace(folder.name, address, {"data": parts["data"]}, parts["run"], parts["log"])
+            for node in cluster.nodes:
+                node.kill()

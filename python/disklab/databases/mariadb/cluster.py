@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from disklab.databases.copies import Copies, new_password
 from disklab.databases.mariadb.configuration import DATABASE, PORT, SCHEMAS, USER, Role
 from disklab.databases.mariadb.installation import Installation
-from disklab.databases.mariadb.server import POLL_SECONDS, Server
+from disklab.databases.mariadb.server import Server
 from disklab.databases.mariadb.sizing import FULL_REDO, MemoryPlan
+from disklab.databases.nodes import POLL_SECONDS
 from disklab.databases.protocol import NodePlace, Observation, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError

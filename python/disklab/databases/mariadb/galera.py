@@ -18,7 +18,8 @@ from disklab.databases.mariadb.configuration import (
     Role,
 )
 from disklab.databases.mariadb.installation import GALERA
-from disklab.databases.mariadb.server import POLL_SECONDS, Server
+from disklab.databases.mariadb.server import Server
+from disklab.databases.nodes import POLL_SECONDS
 from disklab.waiting import Wait
 
 # A whole copy is bound by disks, and its sender sleeps 10 s before it.

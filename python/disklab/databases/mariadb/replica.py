@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from disklab.database_settings import Setting
 from disklab.databases.mariadb.cluster import METRICS, MariaDB
 from disklab.databases.mariadb.configuration import CONFIRM_SECONDS, COPY_PORT, PORT, USER, Role
-from disklab.databases.mariadb.server import POLL_SECONDS, Server
+from disklab.databases.mariadb.server import Server
+from disklab.databases.nodes import POLL_SECONDS
 from disklab.waiting import Wait
 
 # A replica follows at the speed of its disk.

@@ -28,12 +28,10 @@ from disklab.databases.place import write
 from disklab.databases.protocol import NodePlace, Request
 from disklab.errors import MachineError
 from disklab.hosts.control_group import MARK
-from disklab.waiting import Wait
 
 # 1 s on an idle machine; after a crash it applies its redo log at the speed of the disk, and what
 # joins a cluster gets a whole copy first.
 READY_SECONDS = 300.0
-POLL_SECONDS = 0.2
 LOG = LogForm(
     # 2026-11-27  5:19:30 0 [Note] InnoDB: ...
     entry=re.compile(r"\d{4}-\d\d-\d\d +\d+:\d\d:\d\d \d+ \[\w+\] "),
@@ -180,12 +178,7 @@ class Server(CopyServer):
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
         """Return when the first query is answered, from a connection that is kept."""
-        with Wait(f"{self.place.name} answers its first query", seconds) as wait:
-            while not self._try_connect():
-                self.process.check()
-                if wait.is_over:
-                    raise self.process.failure(f"answered no query within {seconds:.0f} s")
-                wait.pause(POLL_SECONDS)
+        self.wait_until("answers its first query", self._try_connect, seconds)
 
     def _try_connect(self) -> bool:
         login = MariadbLogin(

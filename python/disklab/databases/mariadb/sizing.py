@@ -65,16 +65,13 @@ def plan_memory(sizes: Sizes) -> MemoryPlan:
     pool = int(sizes.memory_bytes * POOL_SHARE * sizes.scale)
     redo = int(FULL_REDO * sizes.scale)
     page_cache = int((sizes.memory_bytes * (1 - POOL_SHARE) - SERVER_OVERHEAD) * sizes.scale)
-    reasons = [
-        f"{name} {least // MIB} MiB: scaled by {sizes.scale} it would be {max(value, 0) / MIB:.1f} "
-        "MiB, too little to work with"
-        for name, value, least in (
+    reasons = sizes.too_small(
+        (
             ("innodb_buffer_pool_size", pool, LEAST_POOL),
             ("innodb_log_file_size", redo, LEAST_REDO),
             ("page cache", page_cache, LEAST_PAGE_CACHE),
         )
-        if value < least
-    ]
+    )
     return MemoryPlan(
         pool=max(pool, LEAST_POOL) // MIB * MIB,
         redo=max(redo, LEAST_REDO) // MIB * MIB,

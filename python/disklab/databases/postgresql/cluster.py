@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from disklab.databases.copies import Copies, new_password
+from disklab.databases.nodes import POLL_SECONDS
 from disklab.databases.postgresql.configuration import (
     DATABASE,
     PORT,
@@ -17,7 +18,7 @@ from disklab.databases.postgresql.configuration import (
     plan_memory,
 )
 from disklab.databases.postgresql.installation import Installation, find_postgresql
-from disklab.databases.postgresql.server import POLL_SECONDS, Server
+from disklab.databases.postgresql.server import Server
 from disklab.databases.protocol import Database, NodePlace, Observation, Progress, Request
 from disklab.databases.sql import Sql
 from disklab.errors import MachineError, refuse

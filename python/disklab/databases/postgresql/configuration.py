@@ -101,16 +101,13 @@ def plan_memory(sizes: Sizes, row_bytes: int = 0) -> MemoryPlan:
     buffers = int(full * sizes.scale)
     page_cache = int((sizes.memory_bytes - full - SERVER_OVERHEAD) * sizes.scale)
     wal = int(FULL_WAL * sizes.scale)
-    reasons = [
-        f"{name} {least // MIB} MiB: scaled by {sizes.scale} it would be {max(value, 0) / MIB:.1f} "
-        "MiB, too little to work with"
-        for name, value, least in (
+    reasons = sizes.too_small(
+        (
             ("shared_buffers", buffers, LEAST_BUFFERS),
             ("page cache", page_cache, LEAST_PAGE_CACHE),
             ("max_wal_size", wal, LEAST_WAL),
         )
-        if value < least
-    ]
+    )
     page_cache = max(page_cache, LEAST_PAGE_CACHE)
     # Two at a time: our own, and one of autovacuum, each in half of what the page cache can give.
     row_bytes = row_bytes or OWN_TABLES_ROW

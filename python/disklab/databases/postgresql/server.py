@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from disklab.database_settings import Setting
@@ -31,7 +32,6 @@ from disklab.databases.protocol import NodePlace, Request
 from disklab.databases.sql import Login, Sql
 from disklab.errors import MachineError
 from disklab.hosts.control_group import MARK, ControlGroup
-from disklab.waiting import Wait
 
 # PostgreSQL's own periods under time dilation: its clock is this machine's.
 #
@@ -84,7 +84,6 @@ READY_SECONDS = 300.0
 COPY_SECONDS = 1800.0
 # All of the log that it has received is replayed first, which max_wal_size bounds.
 PROMOTE_SECONDS = 300.0
-POLL_SECONDS = 0.2
 
 LOG = LogForm(
     # log_line_prefix "%m [%p] ", then the level.
@@ -240,12 +239,8 @@ class Server(CopyServer):
 
     def wait_until_ready(self, *, makes_schema: bool) -> None:
         """Return when the first query is answered, from a connection that is kept."""
-        with Wait(f"{self.place.name} answers its first query", READY_SECONDS) as wait:
-            while not self._try_connect(makes_schema=makes_schema):
-                self.process.check()
-                if wait.is_over:
-                    raise self.process.failure(f"answered no query within {READY_SECONDS:.0f} s")
-                wait.pause(POLL_SECONDS)
+        connect = partial(self._try_connect, makes_schema=makes_schema)
+        self.wait_until("answers its first query", connect, READY_SECONDS)
 
     def kill(self) -> None:
         """End at once, with every backend.

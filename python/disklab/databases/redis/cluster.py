@@ -167,12 +167,7 @@ class Server(CopyServer):
     def wait_until_ready(self) -> None:
         """Return when it has read its log and answers."""
         cli = Cli(self.installation, self.place.address, self._password)
-        with Wait(f"{self.place.name} has read its log", READY_SECONDS) as wait:
-            while not _answers(cli):
-                self.process.check()
-                if wait.is_over:
-                    raise self.process.failure(f"was not ready within {READY_SECONDS:.0f} s")
-                wait.pause(POLL_SECONDS)
+        self.wait_until("has read its log", lambda: _answers(cli), READY_SECONDS)
         self.sql = cli
 
     def info(self) -> Mapping[str, str]:

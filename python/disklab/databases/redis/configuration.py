@@ -97,29 +97,23 @@ class MemoryPlan:
 def plan_memory(sizes: Sizes) -> MemoryPlan:
     """Plan one server: its data and what lies beside them follow the scale, and so does the log."""
     whole = int(sizes.memory_bytes * sizes.scale)
-    wanted = {"maxmemory": int(whole * DATA_SHARE)}
-    wanted["page cache"] = whole - wanted["maxmemory"] - SERVER_BYTES
-    least = {"maxmemory": LEAST_DATA, "page cache": LEAST_BESIDE}
-    reasons = tuple(
-        f"{name} {least[name] // MIB} MiB: scaled by {sizes.scale} it would be "
-        f"{max(value, 0) / MIB:.1f} MiB, too little to work with"
-        for name, value in wanted.items()
-        if value < least[name]
-    )
-    data = max(wanted["maxmemory"], LEAST_DATA)
+    wanted = int(whole * DATA_SHARE)
+    page_cache = whole - wanted - SERVER_BYTES
+    parts = [("maxmemory", wanted, LEAST_DATA), ("page cache", page_cache, LEAST_BESIDE)]
+    data = max(wanted, LEAST_DATA)
     points = (
         f"{seconds * sizes.time_dilation} {max(int(changes * sizes.scale), 1)}"
         for seconds, changes in FULL_SAVE
     )
     return MemoryPlan(
         data=data,
-        beside=max(wanted["page cache"], LEAST_BESIDE),
+        beside=max(page_cache, LEAST_BESIDE),
         settings={
             "maxmemory": data,
             "auto-aof-rewrite-min-size": max(int(FULL_REWRITE * sizes.scale), LEAST_REWRITE),
             SAVE: " ".join(points),
         },
-        reasons=reasons,
+        reasons=tuple(sizes.too_small(parts)),
     )
 
 
