@@ -100,7 +100,7 @@ def check(
 
     Example: [bold]disklab experiment check mine.yaml[/bold]
     """
-    name_kits(kit)
+    name_kits([kit])
     problems: list[Problem] = []
     checked: list[dict[str, Any]] = []
     for file in files:

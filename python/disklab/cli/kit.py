@@ -13,20 +13,14 @@ from disklab.durable import write_new
 from disklab.kits import KitFolder, kit_named, name_kit, name_kits, shipped
 from disklab.kits.schema import Kit
 
-app = typer.Typer(
-    no_args_is_help=True, help="Databases described by a file: list, check, new, try."
-)
-
+_HELP = "Databases described by a file: list, check, new, try."
+app = typer.Typer(no_args_is_help=True, help=_HELP)
 _WHICH = "A kit file, or the name of a kit that comes with disklab."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_WHICH)]
-KitFile = Annotated[
-    Path | None,
-    typer.Option("--kit", help="A kit file that the experiment may use.", metavar="FILE"),
-]
-ProgramFolder = Annotated[
-    list[str] | None,
-    typer.Option("--program", help="Where a program of a kit is.", metavar="NAME=FOLDER"),
-]
+_USED = "A kit file that the experiment may use."
+KitFile = Annotated[Path | None, typer.Option("--kit", help=_USED, metavar="FILE")]
+_FOLDER = typer.Option("--program", help="Where a program of a kit is.", metavar="NAME=FOLDER")
+ProgramFolder = Annotated[list[str] | None, _FOLDER]
 
 
 def _chosen(file: Path) -> KitFolder:
@@ -47,8 +41,7 @@ def list_kits(json: Json = False) -> None:
     keys = {"kit", "title", "version", "licence", "tried"}
     if json:
         print_json({"kits": [kit.model_dump(include=keys) for kit in kits]})
-        return
-    for kit in kits:
+    for kit in () if json else kits:
         _say(f"{kit.kit}: {kit.title} {kit.version} ({kit.tried})")
 
 
@@ -62,10 +55,7 @@ def check(file: File) -> None:
     loads = ", ".join(f"{name} ({load.loop} loop)" for name, load in kit.loads.items())
     _say(f"{kit.title} {kit.version}: nothing is wrong. Loads: {loads or 'by its protocol'}.")
     if not any(kind.promises for kind in kit.settings.values()):
-        notes().print(
-            "No setting says what it promises: a report cannot say whether a setting or the disk "
-            "is to blame for data that are lost with a host."
-        )
+        notes().print("No setting says what it promises, so a loss looks like the disk's.")
     if kit.check is None and kit.loads:
         notes().print("It has no check: after a fault, nothing looks for what was acknowledged.")
 
@@ -107,11 +97,10 @@ def try_kit(  # noqa: PLR0913, PLR0917 - each option is a parameter
     def say(text: str) -> None:
         notes().print(text, style="dim", markup=False)
 
-    name_kits(None, program)
+    name_kits((), program)
     kit = _chosen(file).kit
     figures = tried(kit, nodes, load, seconds, say)
     if json:
         print_json({"kit": kit.kit, "nodes": nodes, **figures})
-        return
-    for name, value in figures.items():
+    for name, value in () if json else figures.items():
         _say(f"{name}: {value}")

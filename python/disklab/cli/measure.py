@@ -84,7 +84,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.cli.measuring import How, run_it  # noqa: PLC0415 - brings NumPy: nobody else waits
     from disklab.measurement import preparation  # noqa: PLC0415
 
-    name_kits(kit, program)
+    name_kits([kit], program)
     check_on_end(on_end)
     # `kill` ends it as Ctrl-C does: what was changed is changed back.
     end_as_ctrl_c()

@@ -105,7 +105,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     from disklab.cli.rehearsing import root_of, run_it  # noqa: PLC0415
     from disklab.procedures import preparation  # noqa: PLC0415
 
-    name_kits(kit, program)
+    name_kits([kit], program)
     root, look = root_of(root_part())
     check_on_end(on_end)
     console = notes()

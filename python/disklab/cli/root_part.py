@@ -72,12 +72,12 @@ def divide(words: Sequence[str]) -> None:
         return
     if _has(words, "--kit") or _has(words, "--program"):
         # Loaded here: few commands have them. Root's part runs the same kits, and no others.
-        from disklab.kits import name_given, shipped  # noqa: PLC0415
+        from disklab.kits import name_kits, shipped  # noqa: PLC0415
 
         # Ours may be closed to the caller, and his are opened with his rights.
         shipped()
         with caller.looking():
-            name_given(words)
+            name_kits(_given(words, "--kit"), _given(words, "--program"))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()
     if child == 0:
@@ -93,7 +93,17 @@ def divide(words: Sequence[str]) -> None:
 
 def _has(words: Sequence[str], option: str | None) -> bool:
     """Return whether an option is among the words: `--option VALUE`, or `--option=VALUE`."""
-    return option is not None and any(word.partition("=")[0] == option for word in words)
+    return option is not None and bool(_given(words, option))
+
+
+def _given(words: Sequence[str], option: str) -> list[str]:
+    """Return the values of an option: `--option VALUE`, or `--option=VALUE`."""
+    values = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name == option:
+            values.append(value if equals else following)
+    return values
 
 
 def _part_of(command: str, link: Link) -> Serving:

@@ -148,9 +148,12 @@ class Nodes(ABC, Generic[N]):
     def _start_again(self, node: N) -> None:
         """Start a node on its data; returns when it serves."""
 
-    @abstractmethod
+    def expect(self, connections: int) -> None:
+        """Make no room for clients: one takes a few KiB, or memory is planned once."""
+
     def _cached(self) -> list[tuple[int, int]]:
         """Return the size of each node's data, and how much of it the page cache holds."""
+        return [node.place.host.cached_bytes(node.own) for node in self.nodes]
 
     def _check(self) -> None:
         """Raise MachineError when a node that is not away has ended."""

@@ -6,7 +6,7 @@ run folder or catalogue can bring one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,17 +20,15 @@ from disklab.errors import Problem, UserError, refuse
 from disklab.kits.plan import unknown_names
 from disklab.kits.schema import Kit
 
-KIT = "kit"
-"""The engine of an experiment file whose database is a kit."""
-PREFIX = f"{KIT}:"
-"""Begins the engine of an experiment that was read: `kit:NAME`."""
+KIT, PREFIX = "kit", "kit:"
+"""The engine of an experiment file whose database is a kit; of one that was read, `kit:NAME`."""
 FORM = Form(Kit, reading.KIT, "disklab kit schema")
 _SHIPPED = Path(str(resources.files("disklab") / "kits"))
 
 
 @dataclass(frozen=True)
 class KitFolder:
-    """A kit and the folder of what lies beside it."""
+    """A kit, its folder, and what lies beside it."""
 
     kit: Kit
     folder: Path
@@ -51,25 +49,17 @@ def shipped() -> tuple[str, ...]:
 
 
 def read_kit(file: Path) -> KitFolder:
-    """Return the kit of a file. Raises UserError with every problem, its line and a way out.
-
-    All of its templates mean something.
-    """
+    """Return the kit of a file. Raises UserError with every problem, its line and a way out."""
     kit, problems = FORM.validated(reading.text(file, reading.KIT), str(file))
     refuse(problems)
     assert kit is not None, "what has no problems is a kit"
-    refuse(
-        Problem(f"{file}: {unknown.place}", unknown.value, unknown.rule, unknown.way_out)
-        for unknown in unknown_names(kit)
-    )
-    beside = [
-        file.parent / name for each in kit.programs for name in (each.script, each.lock) if name
-    ]
+    refuse(unknown_names(kit, f"{file}: "))
+    folder, programs = file.parent, kit.programs
     # A list of sums may still have to be written.
-    there = [each for each in beside if each.suffix == ".py" or each.exists()]
-    return KitFolder(
-        kit, file.parent, {each.name: reading.text(each, reading.KIT) for each in there}
-    )
+    lists = [each.lock for each in programs if each.lock and (folder / each.lock).exists()]
+    names = [*lists, *(each.script for each in programs if each.script)]
+    beside = {name: reading.text(folder / name, reading.KIT) for name in names}
+    return KitFolder(kit, folder, beside)
 
 
 @cache
@@ -87,24 +77,17 @@ def name_kit(file: Path) -> KitFolder:
     return named
 
 
-def name_kits(kit: Path | None, programs: Iterable[str] | None = None) -> None:
-    """Let an experiment use the kit of the command line; find its programs, each NAME=FOLDER."""
-    if kit is not None:
-        name_kit(kit)
+def name_kits(kits: Iterable[str | Path | None], programs: Iterable[str] | None = None) -> None:
+    """Let experiments use kits of the command line; find their programs, each NAME=FOLDER."""
+    for file in kits:
+        if file is not None:
+            name_kit(Path(file))
     for given in programs or ():
         name, equals, folder = given.partition("=")
         if not equals or not Path(folder).is_dir():
             rule = "names a program of the kit and the folder that it is in"
             raise UserError(Problem("--program", given, rule, "write --program NAME=FOLDER"))
         folders[name] = Path(folder).resolve()
-
-
-def name_given(words: Sequence[str]) -> None:
-    """Name the kit and the programs that a command line has, before it is parsed."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        option, equals, value = word.partition("=")
-        given = value if equals else following
-        name_kits(Path(given) if option == "--kit" else None, [given] * (option == "--program"))
 
 
 def is_there(name: str) -> bool:

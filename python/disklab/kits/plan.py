@@ -19,6 +19,7 @@ from pathlib import Path
 from disklab.catalog.suggest import did_you_mean
 from disklab.errors import Problem, UserError, refuse
 from disklab.kits.schema import Kit
+from disklab.setting_kinds import Setting, as_text
 
 HARNESS = Path(str(resources.files("disklab") / "kits" / "harness.py"))
 """What load programs of kits share; it lies beside those of any kit."""
@@ -38,7 +39,6 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def _unknown_in(text: str, known: Values, place: str) -> Iterator[Problem]:
-    """Yield the names of a template that mean nothing at this place."""
     for name in names_in(text):
         if name not in known:
             way_out = did_you_mean(name, known, f"known here: {', '.join(sorted(known))}")
@@ -65,27 +65,23 @@ def filled(text: str, values: Values, place: str) -> str:
 
 @dataclass(frozen=True)
 class Spot:
-    """A node of the plan: its name, its address, and where it has what."""
+    """A node of the plan: its folders on the volumes of the kit, and that of its configuration."""
 
     name: str
     address: str
     volumes: Mapping[str, str]
-    """Folders of the node's own on its volumes, by every volume that the kit has."""
     run: str
-    """The folder of its configuration."""
     programs: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A cluster of a kit."""
+    """A cluster of a kit, with bytes of each part of memory and the experiment's settings."""
 
     kit: Kit
     spots: Sequence[Spot]
     memory: Mapping[str, int]
-    """Bytes of each part, and of the whole `node`."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the experiment; the others have the kit's default."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     copies: int = 1
     slow: int = 1
     """Seconds of this machine for each of the described system."""
@@ -111,21 +107,21 @@ class Plan:
             "file": {file.name: f"{spot.run}/{file.name}" for file in kit.files},
             "setting": {name: self._setting(name) for name in kit.settings},
         }
-        values: dict[str, str | int | float] = {
-            f"{group}.{name}": value for group, own in groups.items() for name, value in own.items()
-        }
-        harness = f"{spot.run}/{HARNESS.name}"
-        return values | {
-            "nodes": len(self.spots), "copies": self.copies, "run": spot.run, "harness": harness
-        }  # fmt: skip
+        values: dict[str, str | int | float] = {"nodes": len(self.spots), "copies": self.copies}
+        values |= {"run": spot.run, "harness": f"{spot.run}/{HARNESS.name}"}
+        for group, own in groups.items():
+            values |= {f"{group}.{name}": value for name, value in own.items()}
+        return values
 
     def _setting(self, name: str) -> str:
-        """Return a setting as it is written: the experiment's value or the default, slowed."""
-        kind = self.kit.settings[name]
-        value = self.settings.get(name, kind.default)
+        kind, value = self.kit.settings[name], self.chosen(name)
         slow = slowed(value, self.slow) if kind.period else value
         # A number that stands for never is the largest already.
         return str(min(int(slow), int(kind.most))) if slow.isdigit() and kind.most else slow
+
+    def chosen(self, name: str) -> str:
+        """Return a setting: the experiment's value or the default."""
+        return as_text(self.settings.get(name, self.kit.settings[name].default))
 
     def text(self, number: int, name: str) -> str:
         """Return a file of configuration of a node."""
@@ -143,8 +139,8 @@ def slowed(value: str, slow: int) -> str:
     return f"{number if number.denominator == 1 else format(float(number), 'g')}{amount[2]}"
 
 
-def unknown_names(kit: Kit) -> Iterator[Problem]:
-    """Yield the templates of a kit that mean nothing, each with its place."""
+def unknown_names(kit: Kit, file: str = "") -> Iterator[Problem]:
+    """Yield the templates of a kit that mean nothing, each with its place in a file."""
     programs = {program.name: "/p" for program in kit.programs}
     spot = Spot("n1", "127.0.0.1", dict.fromkeys(kit.volumes, "/v"), "/r", programs)
     plan = Plan(kit, [spot], dict.fromkeys([*kit.memory, "node"], 1))
@@ -153,10 +149,9 @@ def unknown_names(kit: Kit) -> Iterator[Problem]:
         top, _, rest = place.partition(".")
         own = kit.loads[rest.partition(".")[0]].parameters if top == "loads" else ()
         of_load = dict.fromkeys((*LOAD, *own), "") if top in ("loads", "fill", "check") else {}
-        yield from _unknown_in(text, values | of_load, place)
-    ports = [act.port for act in kit.acts()] + [kit.speaks.port if kit.speaks else None]
-    for port in sorted({port for port in ports if port} - set(kit.ports)):
-        yield Problem("ports", port, "a part of the kit names this port", f"add {port} to ports")
+        yield from _unknown_in(text, values | of_load, file + place)
+        if place.endswith(".port") and text not in kit.ports:
+            yield Problem(file + place, text, "the kit has no such port", f"add {text} to ports")
 
 
 def texts_of(kit: Kit) -> Iterator[tuple[str, str]]:

@@ -39,18 +39,15 @@ def parsed(text: str) -> object:
 
 @dataclass
 class Reader:
-    """Takes a tool's lines one by one, and keeps what its kit's patterns read."""
+    """Takes a tool's lines one by one, and keeps what its kit's patterns read; latencies in ms."""
 
     results: Sequence[Result]
     what: str
     numbers: dict[str, float] = field(default_factory=dict)
-    """By figure; latencies in ms."""
     buckets: list[tuple[float, int]] = field(default_factory=list)
-    """Latency in ms, and how often."""
+    """A latency, and how often it was."""
     hdr: str = ""
-    """A histogram in base64."""
     _read: set[int] = field(default_factory=set)
-    """Which results have been read."""
 
     def take(self, line: str) -> None:
         """Look at a line."""

@@ -7,7 +7,7 @@ words that no shell reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -44,7 +44,6 @@ def _pattern(text: str) -> str:
 
 
 def _amount(what: str, units: Mapping[str, float]) -> Callable[[object], float]:
-    """Return what reads an amount in one of these units."""
     pattern = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})")
 
     def read(given: object) -> float:
@@ -57,7 +56,6 @@ def _amount(what: str, units: Mapping[str, float]) -> Callable[[object], float]:
 
 
 def _like(pattern: str) -> Any:
-    """Return the field of a key that may be missing and has a form."""
     return Field(default=None, pattern=pattern)
 
 
@@ -81,23 +79,16 @@ class Program(Part):
     name: Name
     wheel: str | None = _like(r"^[\w.-]+==[\w.]+$")
     maven: str | None = _like(r"^[\w.-]+(:[\w.-]+){2,3}( [\w.-]+(:[\w.-]+){2,3})*$")
-    """`group:artifact:version[:type]`; with a lock, with all that they need at run time."""
     go: str | None = _like(r"^[\w./-]+@v[\w.+-]+$")
     deb: str | None = _like(r"^[a-z0-9.+-]+=[\w.+:~-]+$")
-    """Unpacked and not installed; `debian` has to be installed, as `fedora` there."""
     debian: str | None = _like(r"^[a-z0-9.+-]+$")
     fedora: str | None = _like(r"^[\w.+-]+$")
     folder: bool = False
-    """Of the user's, by `--program NAME=FOLDER`."""
     script: str | None = _like(r"^[\w-]+\.py$")
-    """Beside the kit file, with the standard library alone."""
     sha256: str | None = _like(r"^[0-9a-f]{64}$")
     lock: str | None = _like(r"^[\w-]+\.lock$")
-    """A file beside the kit: a line `sha256  name` for each file that is fetched."""
     unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field((), max_length=4)
-    """Archives within the fetched file, outermost first; a wheel or deb is unpacked anyhow."""
     path: str = Field("", pattern=r"^[\w.*/-]*$")
-    """In the folder, with stars; of an installed program, its name. Empty: the folder itself."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Program:
@@ -122,13 +113,9 @@ class KitSetting(SettingKind):
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
     default: Text
-    """What the program has when nothing is said."""
     restart: bool = False
-    """Whether a restart changes it, without new data."""
     period: bool = False
-    """A time of the database's own clock, which slow motion stretches."""
     promises: Mapping[Text, str] = Field({}, max_length=MOST)
-    """What an acknowledged write has, by value; `else`: by every other one."""
 
 
 class Lines(Part):
@@ -159,13 +146,9 @@ class Act(Part):
     body: Text = ""
     log: Pattern | None = None
     path: str | None = None
-    """Of a JSON answer; a star takes every key. A sign is there when no value is empty or false."""
     matches: Pattern | None = None
-    """Something of the answer; of a counter, its group 1."""
-    when: Literal["one node", "several nodes"] | None = None
     nodes: Literal["each", "first"] = "first"
     retry: Seconds | None = None
-    """For so long a step is tried again; None: its first failure counts."""
 
     @model_validator(mode="after")
     def _one(self) -> Act:
@@ -211,11 +194,7 @@ class Process(Part):
 
 
 class Phases(Part):
-    """What is done when: on a node's empty volumes, before each start, once when all are ready ...
-
-    `create` follows `empty`, which leaves no rows. After `settle` everything is written that was in
-    memory alone. `whole` are signs that every node has what the others have.
-    """
+    """What is done when, beside starting and stopping."""
 
     format: Acts = ()
     start: Acts = ()
@@ -229,14 +208,14 @@ class Phases(Part):
 UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 """Of latencies, in ms."""
 LATENCIES = ("mean", "p50", "p95", "p99", "p99.9", "max")
-FIGURES = (
-    *("count", "failed", "seconds", "rate", *LATENCIES),
-    # Of a check: acknowledged operations that were looked for, are gone, have another content; or
-    # operations that are there.
-    *("checked", "lost", "wrong", "there"),
-    # Of a histogram: a latency and how often it was; or an HdrHistogram in base64. And no figure.
-    *("latency", "times", "hdr", "_"),
+_CHECKED = ("checked", "lost", "wrong", "there")
+"""Acknowledged operations: looked for, gone, with another content; or how many there are."""
+_FIGURES = (
+    *LATENCIES,
+    *_CHECKED,
+    *("count", "failed", "seconds", "rate", "latency", "times", "hdr"),
 )
+Figure = Annotated[str, Field(pattern=f"^({'|'.join(_FIGURES)}|_)$")]
 
 
 class Result(Part):
@@ -244,21 +223,15 @@ class Result(Part):
 
     line: Pattern | None = None
     json_paths: tuple[str, ...] | None = Field(default=None, alias="json", max_length=16)
-    figures: Command
-    """One for each group or path. `latency` and `times` are of every line."""
+    figures: Annotated[tuple[Figure, ...], Field(min_length=1, max_length=16)]
     sum: bool = False
-    """Whether the figures of all lines that match are added up."""
     unit: Literal["ns", "us", "ms", "s"] = "ms"
     thousands: str = Field("", max_length=1)
-    """What parts groups of digits."""
     optional: bool = False
 
     @model_validator(mode="after")
     def _one(self) -> Result:
         self.one_of("a result is read", "line", "json_paths")
-        unknown = [name for name in self.figures if name not in FIGURES]
-        if unknown:
-            raise ValueError(f"{unknown[0]} is no figure; they are {', '.join(FIGURES)}")
         number = re.compile(self.line).groups if self.line else len(self.json_paths or ())
         if number != len(self.figures):
             what = f"{self.line or 'json'} has {number} groups"
@@ -270,22 +243,16 @@ class Tool(Part):
     """A program that fills, loads or checks, and how what it writes is read."""
 
     run: Command
-    """The word `{pace}` stands for the words of `at_rate` or `unlimited`."""
     at_rate: Words = ()
     unlimited: Words = ()
     per_second: int = Field(1000, ge=1, le=10_000_000)
-    """Operations a second by which `{count}` is reckoned where no rate is given."""
     operation: Name = "operation"
     loop: Literal["closed", "half open", "open"] = "closed"
     parameters: Mapping[Name, KitSetting] = Field({}, max_length=MOST)
     progress: Pattern | None = None
-    """A line of each second, whose group 1 is the operations of it."""
-    writes: bool = True
-    """Whether the data are other ones afterwards."""
     survives_faults: bool = False
     results: tuple[Result, ...] = Field((), max_length=16)
     within: Seconds = 600.0
-    """Beyond the seconds that it is asked for."""
 
 
 class Load(Tool):
@@ -299,7 +266,7 @@ class Load(Tool):
 class Speaks(Part):
     """A protocol of our own loads, by which rows and sysbench reach the database."""
 
-    protocol: Literal["mysql", "postgresql", "redis"]
+    protocol: Literal["mysql", "postgresql"]
     port: Name
     user: str = "disklab"
     database: str = "disklab"
@@ -325,7 +292,6 @@ class Kit(Part):
     tried: str = Field(min_length=1)
     programs: tuple[Program, ...] = Field(min_length=1, max_length=16)
     volumes: Mapping[Name, Literal["required", "optional"]]
-    """Where an optional one is missing, it is a folder on `data`."""
     memory: Mapping[Name, Memory] = Field({}, max_length=8)
     ports: Mapping[Name, Port] = Field(min_length=1, max_length=16)
     several_nodes: bool = False
@@ -339,12 +305,10 @@ class Kit(Part):
     loads: Mapping[Name, Load] = Field({}, max_length=MOST)
     counters: tuple[Counter, ...] = Field((), max_length=MOST)
     check: Tool | None = None
-    """Looks for what was acknowledged: `checked`, `lost` and `wrong`; or `there`."""
     speaks: Speaks | None = None
     events: tuple[Event, ...] = ("kill", "start", "restart", "lose")
     predicted_as: str | None = None
     unscaled: Bytes = 256 << 20
-    """What a node writes beside its data, however small they are."""
 
     @model_validator(mode="after")
     def _whole(self) -> Kit:
@@ -360,11 +324,3 @@ class Kit(Part):
         if len({program.name for program in self.programs}) < len(self.programs):
             raise ValueError("two programs have one name")
         return self
-
-    def acts(self) -> Iterator[Act]:
-        """Yield everything that is asked of a node."""
-        for process in self.processes:
-            yield from process.ready
-        for _, acts in self.phases:
-            yield from acts if isinstance(acts, tuple) else ()
-        yield from self.counters

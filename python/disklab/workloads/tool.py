@@ -213,9 +213,8 @@ class Tool:
         return lambda: ToolRun(what, tool, words, tool.within, counted)
 
     def wear(self, done: LoadDone) -> float:
-        """Return that a load which writes has left other data than the fill's."""
-        wrote = self._load.writes and any(each.count for each in done.operations.values())
-        return 1.0 if wrote else 0.0
+        """Return that a load has left other data than the fill's, once it has done something."""
+        return float(any(each.count for each in done.operations.values()))
 
     def _words(self, target: Target, tool: kits.Tool, **numbers: int) -> list[str]:
         usual = {"threads": self._work.threads, "seconds": 0, "count": 0, "rate": 0, "seed": 1}

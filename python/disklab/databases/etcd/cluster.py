@@ -286,9 +286,6 @@ class Etcd(Nodes[Member]):
         member.wait_until_healthy()
         self._away.discard(name)
 
-    def expect(self, connections: int) -> None:
-        """Do nothing: operations share connections, and a stream takes a few KiB."""
-
     def settle(self, conditions: Conditions) -> None:
         """Delete the keys, drop old revisions and their room, and sync, in this order."""
         alive = self._alive()

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import math
+import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from disklab.database_settings import Setting, setting_problems
-from disklab.databases.kit.node import KitNode
+from disklab.databases.kit.node import CONF, USERS, KitNode
 from disklab.databases.kit.programs import look, path_of
 from disklab.databases.nodes import MIB, Nodes
 from disklab.databases.place import ServerHost
-from disklab.databases.protocol import (
-    Conditions,
-    NodePlace,
-    Observation,
-    Progress,
-    Request,
-    Sizes,
-)
+from disklab.databases.protocol import Conditions, NodePlace, Observation, Progress, Request, Sizes
 from disklab.databases.record import Needed
 from disklab.databases.this_machine import ThisMachine
 from disklab.errors import MachineError, Problem, refuse
 from disklab.kits import KitFolder, kit_of
 from disklab.kits.plan import HARNESS, Plan, Spot, names_in, texts_of
-from disklab.kits.schema import Act, Counter, Kit, Program
-from disklab.setting_kinds import as_text
+from disklab.kits.schema import Act, Kit, Program
 
-USERS = ("disklab",)
 LEAST_PAGE_CACHE = 32 * MIB
-CONF, LEDGER = "conf", "ledger"
-"""In a node's run folder: its configuration, and what loads note of what was acknowledged."""
-COMMAND_EVERY_S = 10.0
-"""A counter that a command tells costs a program each time."""
+LEDGER = "ledger"
+"""In a run folder, what loads note of what was acknowledged."""
 
 
 class KitCluster(Nodes[KitNode]):
@@ -48,18 +36,13 @@ class KitCluster(Nodes[KitNode]):
         """Take what is asked for and where, and the programs that lie beside the kit."""
         super().__init__(plan.kit.title, places)
         self.request, self.kit, self._plan, self._scripts = request, plan.kit, plan, scripts
-        self.nodes = [
-            KitNode(place, number, place.host.account(USERS), scripts, plan)
-            for number, place in enumerate(places)
-        ]
+        self.nodes = [KitNode(place, scripts, plan) for place in places]
         self._created = False
         for node in self.nodes:
             # What a start has filled that was killed goes on as it is.
             node.is_made = request.kept is not None
         self._acknowledged: list[float] = []
         """What loads have counted since the data set was made."""
-        self._last: dict[tuple[str, str], tuple[float, float | None]] = {}
-        """Each node's counters: when they were asked for, and what they were."""
         self._here = places[0].run_dir
         if places[0].host.elsewhere is not None:
             # Loads run on this machine: so do their programs, and what they note.
@@ -78,7 +61,7 @@ class KitCluster(Nodes[KitNode]):
         reasons = memory_parts(self.kit, self.request.sizes)[1]
         notes = self._scale_notes(reasons, self._plan.memory["node"], "files are")
         for name, kind in self.kit.settings.items():
-            value = self._plan.settings.get(name, kind.default)
+            value = self._plan.chosen(name)
             promise = kind.promises.get(value, kind.promises.get("else"))
             notes += [f"{self.kit.title} with {name} {value}: {promise}"] if promise else []
         return tuple(notes)
@@ -88,14 +71,11 @@ class KitCluster(Nodes[KitNode]):
         """Where a load finds the nodes: by a protocol of ours, or by the words of the kit."""
         speaks = self.kit.speaks
         port = self.kit.ports[speaks.port] if speaks else next(iter(self.kit.ports.values()))
-        points = [f"{node.place.address}:{port}" for node in self.nodes]
-        ours: dict[str, object] = {"protocol": "kit", "contact_points": points}
+        ours: dict[str, object] = {"protocol": speaks.protocol if speaks else "kit"}
+        ours["contact_points"] = [f"{self.nodes[0].place.address}:{port}"]
         if speaks is not None:
-            ours = {"protocol": speaks.protocol, "contact_points": points[:1]}
             ours["table"] = self.request.table_name
-            if speaks.protocol != "redis":
-                own = {"database": speaks.database, "user": speaks.user}
-                ours |= {**own, "password": "", "tls": False}
+            ours |= {"database": speaks.database, "user": speaks.user, "password": "", "tls": False}
         if self.kit.loads:
             # On this machine and not on a node.
             names = {f"program.{own.name}": own.script for own in self.kit.programs if own.script}
@@ -107,8 +87,7 @@ class KitCluster(Nodes[KitNode]):
 
     @property
     def _serving(self) -> list[KitNode]:
-        here = (node for node in self.nodes if node.place.name not in self._away)
-        return [node for node in here if not node.place.comes_later]
+        return [node for node in self.nodes if node.place.name not in self._away]
 
     def _bring_up(self) -> None:
         for node in self._serving:
@@ -123,9 +102,10 @@ class KitCluster(Nodes[KitNode]):
     def _launch(self, nodes: Sequence[KitNode]) -> None:
         """Start the processes of nodes, one kind after the other; return when all are ready."""
         for position in range(len(self.kit.processes)):
-            for node in nodes:
+            having = [node for node in nodes if position < len(node.processes)]
+            for node in having:
                 node.launch(position)
-            for node in nodes:
+            for node in having:
                 node.wait_until_ready(position)
 
     def _do(self, acts: Sequence[Act]) -> None:
@@ -149,9 +129,6 @@ class KitCluster(Nodes[KitNode]):
         for node in self._serving:
             node.wait_until("is whole", partial(node.shows, phases.whole), phases.whole_within)
 
-    def expect(self, connections: int) -> None:
-        """Do nothing: a kit's memory is planned once."""
-
     def settle(self, conditions: Conditions) -> None:
         """Empty it, let what runs behind end, sync: in this order."""
         try:
@@ -167,15 +144,10 @@ class KitCluster(Nodes[KitNode]):
         for node in self._serving if conditions.flushed else ():
             node.sync()
 
-    def _cached(self) -> list[tuple[int, int]]:
-        return [node.place.host.cached_bytes(node.own) for node in self._serving]
-
     def reconfigure(self, settings: Mapping[str, Setting]) -> None:
         """Have these settings from the next restart on: each start writes its configuration."""
         self.request = replace(self.request, settings=settings)
-        self._plan = replace(
-            self._plan, settings={name: as_text(value) for name, value in settings.items()}
-        )
+        self._plan = replace(self._plan, settings=settings)
         for node in self.nodes:
             node.plan = self._plan
 
@@ -185,22 +157,11 @@ class KitCluster(Nodes[KitNode]):
         self._check()
         sums: dict[str, dict[str, float]] = {"counter": {}, "gauge": {}}
         for counter in self.kit.counters:
-            counts = [self._counted(node, counter) for node in serving]
-            numbers = [count for count in counts if count is not None]
-            if numbers:
-                sums[counter.kind][counter.name] = sum(numbers)
+            counts = [each for node in serving if (each := node.counted(counter)) is not None]
+            if counts:
+                sums[counter.kind][counter.name] = sum(counts)
         pids = tuple(pid for node in serving for pid in node.pids)
         return Observation(pids, sums["gauge"], sums["counter"])
-
-    def _counted(self, node: KitNode, counter: Counter) -> float | None:
-        """Return a counter of a node; the last known one where it does not answer."""
-        key, now = (node.place.name, counter.name), time.monotonic()
-        asked_at, last = self._last.get(key, (-math.inf, None))
-        if counter.run is None or now - asked_at >= COMMAND_EVERY_S:
-            number = node.counted(counter)
-            last = last if number is None else number
-            self._last[key] = (now, last)
-        return last
 
     def _start_again(self, node: KitNode) -> None:
         self._launch([node])
@@ -226,7 +187,6 @@ def memory_parts(kit: Kit, sizes: Sizes) -> tuple[dict[str, int], list[str]]:
 
 
 def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterator[Problem]:
-    """Yield why a request cannot be had."""
     yield from setting_problems(request.engine, request.settings)
     if len(nodes) > 1 and not kit.several_nodes:
         rule = f"the kit {kit.kit} has one node"
@@ -245,12 +205,9 @@ def _problems(kit: Kit, request: Request, nodes: Sequence[NodePlace]) -> Iterato
 def _server_programs(kit: Kit) -> Iterator[Program]:
     """Yield the programs that a kit's nodes need; those of a load are had with it."""
     tools = ("loads.", "fill.", "check.")
-    texts = (template for place, template in texts_of(kit) if not place.startswith(tools))
-    needed = {name for template in texts for name in names_in(template)}
-    for program in kit.programs:
-        own = {f"program.{program.name}", f"folder.{program.name}"}
-        if program.script is None and needed & own:
-            yield program
+    texts = [text for place, text in texts_of(kit) if not place.startswith(tools)]
+    needed = {re.sub("^(program|folder)[.]", "", n) for text in texts for n in names_in(text)}
+    yield from (each for each in kit.programs if each.name in needed and each.script is None)
 
 
 def needed_on(engine: str, host: ServerHost, version: str | None) -> Needed | Problem:
@@ -289,7 +246,7 @@ def provision(request: Request, nodes: list[NodePlace], progress: Progress) -> K
         kit=of.kit,
         spots=[spot_of(of, place, progress) for place in nodes],
         memory=memory_parts(of.kit, request.sizes)[0],
-        settings={name: as_text(value) for name, value in request.settings.items()},
+        settings=request.settings,
         copies=request.replication_factor,
         slow=request.sizes.time_dilation,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,13 +18,14 @@ from disklab.databases.nodes import Node
 from disklab.databases.place import ServerProcess
 from disklab.databases.protocol import NodePlace
 from disklab.databases.remote_host import BASH
-from disklab.engine import Account
 from disklab.errors import MachineError
 from disklab.kits.plan import Plan, filled
 from disklab.kits.results import at_path, parsed
 from disklab.kits.schema import Act, Counter, Process
 
 ASK_SECONDS = 10.0
+COMMAND_EVERY_S = 10.0
+"""A counter that a command tells costs a program each time."""
 MOST_LOG = 16 << 20
 """Bytes of a log that a sign is looked for in, since the start."""
 LOG = LogForm(
@@ -31,6 +34,9 @@ LOG = LogForm(
     cause=re.compile(r"\s*(?:Caused by|at line)"),
     error=re.compile(r".*(?:\bERROR\b|\bFATAL\b|\[FTL\]|OutOfMemoryError|\bpanic:)"),
 )
+USERS = ("disklab",)
+CONF = "conf"
+"""The folder of configuration in a node's run folder; `open_run_dir` makes it."""
 LISTENS = ': 3<>"/dev/tcp/$0/$1"'
 """Where it is run, an address and a port answer."""
 
@@ -38,29 +44,21 @@ LISTENS = ': 3<>"/dev/tcp/$0/$1"'
 class KitNode(Node):
     """A node on given volumes. What fails raises MachineError with the end of its log."""
 
-    def __init__(
-        self,
-        place: NodePlace,
-        number: int,
-        account: Account | None,
-        scripts: Mapping[str, str],
-        plan: Plan,
-    ) -> None:
-        """Take where it is to be, and the programs that lie beside its kit.
-
-        `number`: its place in the plan, from 0.
-        """
-        self.place, self.number, self.account, self.plan = place, number, account, plan
+    def __init__(self, place: NodePlace, scripts: Mapping[str, str], plan: Plan) -> None:
+        """Take where it is to be, and the programs that lie beside its kit."""
+        self.place, self.plan, self.account = place, plan, place.host.account(USERS)
+        self.number = next(n for n, spot in enumerate(plan.spots) if spot.name == place.name)
         self.is_made = False
         self._scripts = scripts
-        self._processes: list[tuple[Process, ServerProcess, NodeLog]] = []
+        self._counts: dict[str, tuple[float, float | None]] = {}
+        self.processes: list[tuple[Process, ServerProcess, NodeLog]] = []
         for process in plan.kit.processes:
-            if process.nodes == "all" or number < int(process.nodes.removeprefix("first ")):
-                self._processes.append(self._made(process))
-        self.process = self._processes[0][1]
+            if process.nodes == "all" or self.number < int(process.nodes.removeprefix("first ")):
+                self.processes.append(self._made(process))
+        self.process = self.processes[0][1]
 
     def _made(self, process: Process) -> tuple[Process, ServerProcess, NodeLog]:
-        kit, first = self.plan.kit, not self._processes
+        kit, first = self.plan.kit, not self.processes
         name = self.place.name if first else f"{self.place.name}-{process.name}"
         log = NodeLog(self.place.log_dir, name, LOG)
         ports = tuple(kit.ports.values()) if first else ()
@@ -77,7 +75,7 @@ class KitNode(Node):
     @property
     def pids(self) -> tuple[int, ...]:
         """Its processes on this machine."""
-        return tuple(pid for _, child, _ in self._processes for pid in child.pids)
+        return tuple(pid for _, child, _ in self.processes for pid in child.pids)
 
     def filled(self, texts: Sequence[str]) -> list[str]:
         """Return what templates mean here."""
@@ -90,7 +88,6 @@ class KitNode(Node):
         return own if self.account is None else self.account.command(own)
 
     def _write_files(self) -> None:
-        """Write its configuration, and the programs that lie beside the kit."""
         host = self.place.host
         folder = host.open_run_dir(self.place.run_dir)
         own = {file.name: self.plan.text(self.number, file.name) for file in self.plan.kit.files}
@@ -112,28 +109,26 @@ class KitNode(Node):
         return all(self.place.host.exists(folder) for folder in self.own)
 
     def launch(self, position: int) -> None:
-        """Start one of its processes; returns at once. One that it does not have is none."""
-        if position >= len(self._processes):
-            return
-        process, child, log = self._processes[position]
+        """Start one of its processes; returns at once."""
+        process, child, log = self.processes[position]
         self.record(self.plan.memory["node"])
         self._write_files()
         self.place.log_dir.mkdir(parents=True, exist_ok=True)
         for act in self.plan.kit.phases.start if position == 0 else ():
             self.do(act)
         # Signs are looked for in what it writes from here on.
-        self._processes[position] = (process, child, log.from_now())
+        self.processes[position] = (process, child, log.from_now())
         texts = self.filled([*process.environment.values()])
         variables = dict(zip(process.environment, texts, strict=True))
         child.launch(self._as_user(process.run), variables=variables)
 
     def wait_until_ready(self, position: int) -> None:
         """Return when all signs of a process have come."""
-        if position < len(self._processes):
-            process, child, log = self._processes[position]
-            signs = partial(self.shows, process.ready, log)
-            self.wait_until("is ready", signs, process.within, child.check)
-            child.check()
+        process, child, log = self.processes[position]
+        self.wait_until(
+            "is ready", partial(self.shows, process.ready, log), process.within, child.check
+        )
+        child.check()
 
     def do(self, act: Act) -> None:
         """Take a step of a phase; tried again as long as it says."""
@@ -149,8 +144,6 @@ class KitNode(Node):
         return next((reason for reason in reasons if reason is not None), True)
 
     def _lacks(self, act: Act, log: NodeLog | None = None) -> str | None:
-        if act.when is not None and (act.when == "several nodes") != (len(self.plan.spots) > 1):
-            return None
         if act.log is not None:
             lines = [] if log is None else tail(log.output, log.output_start, MOST_LOG)
             shows = any(re.search(act.log, line) for line in lines)
@@ -193,33 +186,36 @@ class KitNode(Node):
         return text
 
     def counted(self, counter: Counter) -> float | None:
-        """Return a counter; None: it does not answer."""
-        with suppress(MachineError, OSError, ValueError):
-            answer = self._answer(counter)
-            if counter.path is not None:
-                values = [*at_path(parsed(answer), counter.path)]
-                numbers = [float(value) for value in values if isinstance(value, int | float)]
-                return sum(numbers) if numbers else None
-            match = re.search(str(counter.matches), answer, re.MULTILINE)
-            return None if match is None else float(match[1])
-        return None
+        """Return a counter, the last known one where it does not answer; None: it never has."""
+        now, (asked_at, last) = time.monotonic(), self._counts.get(counter.name, (-math.inf, None))
+        if counter.run is None or now - asked_at >= COMMAND_EVERY_S:
+            with suppress(MachineError, OSError, ValueError):
+                answer, numbers = self._answer(counter), []
+                if counter.path is not None:
+                    values = [*at_path(parsed(answer), counter.path)]
+                    numbers = [float(value) for value in values if isinstance(value, int | float)]
+                elif match := re.search(str(counter.matches), answer, re.MULTILINE):
+                    numbers = [float(match[1])]
+                last = sum(numbers) if numbers else last
+            self._counts[counter.name] = (now, last)
+        return last
 
     def check(self) -> None:
         """Raise MachineError when one of its processes, once started, has ended by itself."""
-        for _, child, _ in self._processes:
+        for _, child, _ in self.processes:
             if child.pid is not None:
                 child.check()
 
     def is_running(self) -> bool:
         """Return whether one of its processes runs."""
-        return any(child.is_running() for _, child, _ in self._processes)
+        return any(child.is_running() for _, child, _ in self.processes)
 
     def stop(self) -> None:
         """End its processes in order, the last first."""
-        for process, child, _ in reversed(self._processes):
+        for process, child, _ in reversed(self.processes):
             child.end(signal.Signals[f"SIG{process.stop.signal}"], process.stop.within)
 
     def kill(self) -> None:
         """End them at once."""
-        for _, child, _ in reversed(self._processes):
+        for _, child, _ in reversed(self.processes):
             child.kill()

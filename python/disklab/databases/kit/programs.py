@@ -14,7 +14,6 @@ from disklab.kits import KitFolder, folders
 from disklab.kits.schema import Program
 
 FILES = "files"
-"""The folder of what was fetched, in the cache."""
 
 
 def look(program: Program, host: ServerHost) -> Problem | None:
@@ -53,7 +52,6 @@ def path_of(
 
 
 def _folder_of(of: KitFolder, program: Program, progress: Progress) -> Path:
-    """Return the folder of a program that is not installed; it is fetched where that is missing."""
     if program.folder:
         if program.name not in folders:
             rule = f"{of.kit.title} has to be had by yourself"

@@ -18,6 +18,7 @@ from disklab.engine.load import LoadDone, Stop
 from disklab.hosts.addresses import free_addresses
 from disklab.kits import engine_of
 from disklab.kits.schema import Kit
+from disklab.spec.amounts import only
 from disklab.workloads.protocol import Asked
 from disklab.workloads.tool import Tool
 
@@ -28,7 +29,7 @@ MEMORY_BYTES = 2 << 30
 def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -> dict[str, Any]:
     """Start a kit, run a load of it, or its first one, stop it; return what was read."""
     load, figures = load or next(iter(kit.loads), None), {}
-    tool = None if load is None else Tool(_experiment(kit, load, seconds), 1)
+    tool = None if load is None else _tool(kit, load, seconds)
     with _cluster(kit, nodes, say) as cluster:
         begun = time.monotonic()
         cluster.start()
@@ -38,16 +39,15 @@ def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -
                 *_, whole = run
             assert isinstance(whole, LoadDone), "a load ends with its result"
             (operation,) = whole.operations.values()
-            own = operation.model_dump(by_alias=True, exclude_none=True, exclude={"count"})
             figures = {"load": load, "loop": kit.loads[load].loop, "operations": operation.count}
-            figures |= own | {"ops_per_s": round(whole.ops_per_s, 1)}
+            figures |= operation.model_dump(by_alias=True, exclude_none=True, exclude={"count"})
         observed = cluster.observe()
         cluster.stop()
     return figures | {"counters": {**observed.metrics, **observed.counters}}
 
 
-def _experiment(kit: Kit, load: str, seconds: int) -> spec.ClusterTrial:
-    """Return a trial of a load, as an experiment file would have it. Raises UserError."""
+def _tool(kit: Kit, load: str, seconds: int) -> Tool:
+    """Return a load as a trial of an experiment file would have it. Raises UserError."""
     volumes = {name: {"disks": "azure/P10"} for name in kit.volumes}
     text = {
         "title": "kit try",
@@ -55,9 +55,8 @@ def _experiment(kit: Kit, load: str, seconds: int) -> spec.ClusterTrial:
         "database": {"engine": "kit", "kit": kit.kit},
         "workload": {"tool": {"load": load}, "stop": {"duration": f"{seconds}s"}},
     }
-    trial = spec.parse(json.dumps(text), "--load").trials("rehearse")[0].spec
-    assert isinstance(trial, spec.ClusterTrial), "it has a cluster"
-    return trial
+    (trial,) = spec.parse(json.dumps(text), "--load").trials("rehearse")
+    return Tool(only(spec.ClusterTrial, trial.spec), 1)
 
 
 @contextmanager

@@ -237,9 +237,6 @@ class Redis(Copies[Server]):
     def wait_until_whole(self) -> None:
         """Do nothing: there is one server."""
 
-    def expect(self, connections: int) -> None:
-        """Do nothing: a connection takes a few KiB."""
-
     def settle(self, conditions: Conditions) -> None:
         """Empty it, rewrite its log and write a snapshot, sync: in this order."""
         with self._with_the_reason() as cli:
@@ -285,7 +282,7 @@ class Redis(Copies[Server]):
 
     def _cached(self) -> list[tuple[int, int]]:
         self._was_cold = True
-        return [server.place.host.cached_bytes(server.files.own) for server in self.servers]
+        return super()._cached()
 
     def stop(self) -> None:
         """End the server in order: it syncs its log and, with snapshots, writes one."""
