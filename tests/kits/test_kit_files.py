@@ -20,6 +20,7 @@ from disklab.results import Histogram
 from disklab.workloads.tool import read_histogram
 from typer.testing import CliRunner
 
+ROOT = Path(__file__).parents[2]
 NEW = Path(str(resources.files("disklab") / "kits" / "new.yaml"))
 
 
@@ -55,6 +56,18 @@ def test_no_code_names_a_kit() -> None:
         if file.parent.parent != top / "kits":
             text = file.read_text(encoding="utf-8")
             assert not [name for name in names if name in text], file
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_kit_that_comes_along_has_its_page_and_its_experiment(name: str) -> None:
+    page = (ROOT / "docs" / "kits" / f"{name}.md").read_text(encoding="utf-8")
+    files = [
+        file
+        for file in (ROOT / "experiments").glob("*.yaml")
+        if f"kit: {name}," in file.read_text()
+    ]
+    assert files
+    assert any(f"`{file.stem}`" in page for file in files)
 
 
 @pytest.mark.parametrize(
