@@ -16,8 +16,7 @@ from disklab.catalog.quantity import parse_bytes
 from disklab.names import NAME
 from disklab.setting_kinds import SettingKind
 
-MOST = 64
-"""Entries of any list or mapping of a kit, at most."""
+MOST = 64  # entries of any list or mapping of a kit
 
 
 class Part(BaseModel):
@@ -70,6 +69,7 @@ Pattern = Annotated[str, BeforeValidator(_pattern), Field(max_length=1024)]
 Seconds = Annotated[float, BeforeValidator(_TIME), Field(gt=0, le=3600), _AS_TEXT]
 Share = Annotated[float, BeforeValidator(_SHARE), Field(le=1), _AS_TEXT]
 Bytes = Annotated[int, BeforeValidator(lambda given: parse_bytes(str(given))), _AS_TEXT]
+Glob = Annotated[str, Field(pattern=r"^[\w.*-]+$")]
 Event = Literal["kill", "start", "restart", "lose", "replace"]
 
 
@@ -87,8 +87,8 @@ class Program(Part):
     script: str | None = _like(r"^[\w-]+\.py$")
     sha256: str | None = _like(r"^[0-9a-f]{64}$")
     lock: str | None = _like(r"^[\w-]+\.lock$")
-    unpack: tuple[Annotated[str, Field(pattern=r"^[\w.*-]+$")], ...] = Field((), max_length=4)
-    path: str = Field("", pattern=r"^[\w.*/-]*$")
+    unpack: tuple[Glob, ...] = Field(default=(), max_length=4)
+    path: str = Field(default="", pattern=r"^[\w.*/-]*$")
 
     @model_validator(mode="after")
     def _one_way(self) -> Program:
@@ -115,14 +115,14 @@ class KitSetting(SettingKind):
     default: Text
     restart: bool = False
     period: bool = False
-    promises: Mapping[Text, str] = Field({}, max_length=MOST)
+    promises: Mapping[Text, str] = Field(default={}, max_length=MOST)
 
 
 class Lines(Part):
     """All nodes in one text, each in a form with words of its own, joined."""
 
     nodes: Text
-    join: str = Field(",", max_length=16)
+    join: str = Field(default=",", max_length=16)
 
 
 class ConfigFile(Part):
@@ -186,8 +186,8 @@ class Process(Part):
 
     name: Name = "server"
     run: Command
-    environment: Mapping[str, Text] = Field({}, max_length=MOST)
-    nodes: str = Field("all", pattern=r"^(all|first [1-9])$")
+    environment: Mapping[str, Text] = Field(default={}, max_length=MOST)
+    nodes: str = Field(default="all", pattern=r"^(all|first [1-9])$")
     ready: Acts = Field(min_length=1)
     within: Seconds = 60.0
     stop: Stop = Stop()
@@ -226,7 +226,7 @@ class Result(Part):
     figures: Annotated[tuple[Figure, ...], Field(min_length=1, max_length=16)]
     sum: bool = False
     unit: Literal["ns", "us", "ms", "s"] = "ms"
-    thousands: str = Field("", max_length=1)
+    thousands: str = Field(default="", max_length=1)
     optional: bool = False
 
     @model_validator(mode="after")
@@ -245,13 +245,13 @@ class Tool(Part):
     run: Command
     at_rate: Words = ()
     unlimited: Words = ()
-    per_second: int = Field(1000, ge=1, le=10_000_000)
+    per_second: int = Field(default=1000, ge=1, le=10_000_000)
     operation: Name = "operation"
     loop: Literal["closed", "half open", "open"] = "closed"
-    parameters: Mapping[Name, KitSetting] = Field({}, max_length=MOST)
+    parameters: Mapping[Name, KitSetting] = Field(default={}, max_length=MOST)
     progress: Pattern | None = None
     survives_faults: bool = False
-    results: tuple[Result, ...] = Field((), max_length=16)
+    results: tuple[Result, ...] = Field(default=(), max_length=16)
     within: Seconds = 600.0
 
 
@@ -292,18 +292,18 @@ class Kit(Part):
     tried: str = Field(min_length=1)
     programs: tuple[Program, ...] = Field(min_length=1, max_length=16)
     volumes: Mapping[Name, Literal["required", "optional"]]
-    memory: Mapping[Name, Memory] = Field({}, max_length=8)
+    memory: Mapping[Name, Memory] = Field(default={}, max_length=8)
     ports: Mapping[Name, Port] = Field(min_length=1, max_length=16)
     several_nodes: bool = False
     units: Mapping[str, Mapping[Unit, int]] = USUAL_UNITS
-    settings: Mapping[str, KitSetting] = Field({}, max_length=MOST)
-    lists: Mapping[Name, Lines] = Field({}, max_length=MOST)
-    files: tuple[ConfigFile, ...] = Field((), max_length=16)
+    settings: Mapping[str, KitSetting] = Field(default={}, max_length=MOST)
+    lists: Mapping[Name, Lines] = Field(default={}, max_length=MOST)
+    files: tuple[ConfigFile, ...] = Field(default=(), max_length=16)
     processes: tuple[Process, ...] = Field(min_length=1, max_length=4)
     phases: Phases = Phases()
     fill: Tool | None = None
-    loads: Mapping[Name, Load] = Field({}, max_length=MOST)
-    counters: tuple[Counter, ...] = Field((), max_length=MOST)
+    loads: Mapping[Name, Load] = Field(default={}, max_length=MOST)
+    counters: tuple[Counter, ...] = Field(default=(), max_length=MOST)
     check: Tool | None = None
     speaks: Speaks | None = None
     events: tuple[Event, ...] = ("kill", "start", "restart", "lose")
