@@ -59,7 +59,7 @@ test-beside: setup
 
 # What measures time or fills memory: one test after the other.
 test-alone: setup
-	scripts/part.sh alone scripts/pytest.sh -m "alone and not long" --durations=30 --durations-min=1
+	scripts/part.sh alone scripts/pytest.sh -m "alone and not long" --durations=30 --durations-min=1 $$(grep -rl mark.alone tests --include='test_*.py')
 
 # What CI leaves out: whole rehearsals and many seeds.
 test-long: setup

@@ -7,6 +7,8 @@ said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 nice -n 19 cargo test --workspace --locked --profile checked --no-run >"$said" 2>&1 &
 built=$!
+# Once, so that not each of the processes below compiles all tests for itself.
+.venv/bin/pytest --collect-only --quiet --quiet >/dev/null
 # A group is what shares a server; the order of tests/conftest.py begins with what takes longest.
 scripts/pytest.sh -m "not alone and not long" --numprocesses 4 --dist loadgroup --no-loadscope-reorder --durations=30 --durations-min=1
 code=$?

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,14 @@ from disklab.hosts import requirements
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+from tests import warm
 from tests.machines.ssh_server import SshServer, start_server
 
 # A busy machine is slow, not wrong: no example fails for the time that it took.
 settings.register_profile("disklab", deadline=None)
 settings.load_profile("disklab")
+
+warm.install()
 
 # What a test asks of a Cassandra is soon done: compiled once and quickly, and believed to be what
 # its compiler made, it starts with 8 s of processor time instead of 12.
@@ -43,7 +47,20 @@ LONGEST_FIRST = (
     "tests/power",
     "tests/test_probe_emulated.py",
 )
+# Characters of a text that is a parameter of a test, in the test's name.
+LONGEST_NAME = 100
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among what stays: all tests, which later searches pass over too."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -86,14 +103,27 @@ def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
         started.stop()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Return a short name for a long text: every process of the tests writes and compares them all.
+
+    None: pytest names it itself. It numbers equal names.
+    """
+    if not isinstance(val, str | bytes) or len(val) <= LONGEST_NAME:
+        return None
+    begin = val[:LONGEST_NAME]
+    return f"{begin.decode('latin-1') if isinstance(begin, bytes) else begin}..."
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep tests that share a server in one process; skip what this machine cannot do; order."""
     for item in items:
         if shared := _shared(item):
             item.add_marker(pytest.mark.xdist_group(shared))
     skip_without_devices(items)
-    items.sort(key=_turn)
+    # One process does them as they are named: see campaigns/mutants, which begins with the nearest.
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:

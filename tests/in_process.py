@@ -1,7 +1,7 @@
 """The command line in the process of the test, for what starts nothing and whose words are tested.
 
 Starting Python and reading the catalogue cost half a second of a processor; here once, not for
-each command. `tests/test_command_line.py` and most others start the program itself.
+each command. Others start the program, or a copy of it (`tests/warm.py`).
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ ROOT = Path(__file__).parent.parent
 # others of these run for up to a minute each, other tests run as well.
 LONG = [
     pytest.param(name, marks=pytest.mark.long)
-    for name in ("load", "observe", "rates", "simulator", "sql", "sweeps")
+    for name in ("zero-delay", "load", "observe", "rates", "simulator", "sql", "sweeps")
 ]
 
 
-@pytest.mark.parametrize("bench", ["zero-delay", "accuracy", *LONG])
+@pytest.mark.parametrize("bench", ["accuracy", *LONG])
 def test_the_small_size_runs_and_stores_its_rows(bench: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benches", "--size", "small", "--only", bench]

@@ -59,3 +59,16 @@ def test_a_part_within_its_budget_and_an_unknown_one_run_once(tree: Path) -> Non
 def test_a_part_that_fails_fails_with_its_own_code(tree: Path) -> None:
     code, said = ran(tree, "cheap", "bash", "-c", f"{WORK}; exit 3")
     assert (code, "once more" in said) == (3, False)
+
+
+def test_what_parts_took_becomes_what_they_may_take(tree: Path) -> None:
+    for words in (("dear", "true"), ("dear", "bash", "-c", WORK), ("new", "true")):
+        assert ran(tree, *words, ci="")[0] == 0
+    assert ran(tree, "--renew") == (0, "")
+    comment, loop, *parts = (tree / "scripts/parts.tsv").read_text().splitlines()
+    assert comment == "# a comment"
+    assert float(loop.removeprefix("loop\t-\t")) > 0
+    assert [part.split("\t")[0] for part in parts] == ["cheap", "dear", "new"]
+    # The dearest run counts, and what did not run keeps its figure.
+    assert parts[0].split("\t")[1:] == ["1", "0"]
+    assert float(parts[1].split("\t")[2]) < 99

@@ -181,6 +181,7 @@ def test_the_catalogues_errors_come_before_any_disk(places: dict[str, str], tmp_
     assert not (tmp_path / "run" / "hosts").exists()
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_slow_motion_reaches_a_disk_that_is_too_fast_for_this_machine(
     places: dict[str, str], tmp_path: Path

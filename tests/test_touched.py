@@ -41,6 +41,7 @@ def test_what_databases_share_reaches_them_all() -> None:
         ("python/disklab/data/facts.yaml", "tests/data/test_a.py::test_a"),
         ("python/disklab/advice/search.py", "tests/advise/test_pruning.py::test_a"),
         ("tests/power/test_power.py", "tests/power/test_power.py::test_a"),
+        ("benches/sql.py", "tests/test_benches.py::test_a"),
     ],
 )
 def test_a_change_reaches_its_room(changed: str, test: str) -> None:

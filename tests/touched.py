@@ -152,6 +152,8 @@ class Reach:
                 yield TESTS_OF.get(parts[2], parts[2])
             elif parts[0] == "crates":
                 crates.add(parts[1])
+            elif parts[0] == "benches":
+                yield "test_benches.py"
         for crate in built_of(self.root, crates):
             yield from ROOMS_OF_CRATES.get(crate, ())
 

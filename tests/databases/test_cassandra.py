@@ -71,7 +71,7 @@ class TestCassandra(DatabaseSuite):
         pid: int = served.nodes[0].process.pid
         return pid
 
-    # A start takes ten seconds of a processor. In CI: nodes that are killed (test_cassandra_nodes).
+    # A start takes ten seconds of a processor. In CI: the other databases.
     @pytest.mark.long
     def test_a_kill_loses_nothing_that_was_acknowledged(self, served: Database) -> None:
         super().test_a_kill_loses_nothing_that_was_acknowledged(served)

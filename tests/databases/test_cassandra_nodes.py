@@ -64,7 +64,8 @@ def cluster(nodes: int, later: int = 0) -> Iterator[Cassandra]:
 
 # Of three and a new one, the first that leaves need not be made to: Cassandra keeps three copies of
 # its own tables.
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 3])
 def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves(count: int) -> None:
     with cluster(count, later=1) as database:
         seen = [

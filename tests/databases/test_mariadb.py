@@ -233,6 +233,7 @@ def test_a_replica_confirms_commits_is_replaced_and_promoted() -> None:
         assert len(database.check_tables()) == 2
 
 
+@pytest.mark.long
 def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
     with mariadb(copies=3) as database:
         n1, n2, n3 = database.servers

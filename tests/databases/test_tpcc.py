@@ -81,6 +81,7 @@ def broken(database: Database) -> dict[int, int]:
     return {one.number: one.violations for one in conditions if not one.passed}
 
 
+@pytest.mark.long
 def test_a_load_writes_what_the_standard_asks_and_shows_progress(server: Database) -> None:
     ready, *intervals, done = run_load(load_job(server.target, 1, SEED))
     assert isinstance(ready, LoadReady)
@@ -278,6 +279,7 @@ def test_a_run_needs_tables_of_its_size(loaded: Database) -> None:
         last(check_job(cql, 1))
 
 
+@pytest.mark.long
 def test_a_load_that_was_killed_is_no_load() -> None:
     with postgresql(tls=False) as server:
         with LoadRun(load_job(server.target, 1, SEED)) as run:

@@ -52,7 +52,8 @@ AZURE = "&".join(
 )
 """A Cassandra of which memory holds a part, on disks that the host can cache."""
 
-pytestmark = pytest.mark.xdist_group("tests/knob")
+# Building the simulator takes a minute of processor time: only where a change reaches the page.
+pytestmark = [pytest.mark.xdist_group("tests/knob"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

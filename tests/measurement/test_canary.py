@@ -166,6 +166,7 @@ factors:
 
 
 @pytest.mark.machine
+@pytest.mark.long
 @pytest.mark.alone  # its host has a disk mounted, which others' hosts would hold
 def test_a_disk_that_gets_slower_beside_a_trial_is_told(bench: Bench, tmp_path: Path) -> None:
     need("postgresql")

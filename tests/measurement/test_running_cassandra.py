@@ -47,6 +47,7 @@ from .test_load_from_clients import client_folders
 
 GIB = 1 << 30
 PASSWORD = "of a test"
+pytestmark = pytest.mark.long
 EXPERIMENT = rows_in("{engine: cassandra, replication_factor: 1}", "{read: 50%, write: 50%}")
 OURS = "SELECT keyspace_name FROM system_schema.keyspaces"
 

@@ -19,7 +19,7 @@ OURS = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'disklab_%'"
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(False, id="plain"), pytest.param(True, id="TLS", marks=pytest.mark.long)],
+    params=[pytest.param(False, id="plain", marks=pytest.mark.long), pytest.param(True, id="TLS")],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[Database]:
     with postgresql(tls=request.param) as database:

@@ -39,6 +39,7 @@ def database() -> Iterator[Database]:
             yield made
 
 
+@pytest.mark.long
 def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path) -> None:
     out = tmp_path / "observed.yaml"
     before = schema(database)
@@ -62,6 +63,7 @@ def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path)
     assert experiment.observed.hardware == "stated"
 
 
+@pytest.mark.long
 def test_advice_on_the_file_says_whether_to_move_and_what_it_saves(
     database: Database, tmp_path: Path
 ) -> None:
@@ -86,6 +88,7 @@ def test_advice_on_the_file_says_whether_to_move_and_what_it_saves(
     assert saved > 0
 
 
+@pytest.mark.long
 def test_one_interrupt_ends_the_window_and_what_was_seen_is_used(
     database: Database, tmp_path: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_one_interrupt_ends_the_window_and_what_was_seen_is_used(
     assert out.exists()
 
 
+@pytest.mark.long
 def test_a_reading_costs_the_server_less_than_a_hundredth_of_a_core(database: Database) -> None:
     """By its CPU time: a rate on a busy machine does not tell a hundredth from nothing."""
     points, pids = database.target["contact_points"], database.observe().pids

@@ -20,7 +20,7 @@ from disklab.hosts.places import Owner
 from disklab.privilege.talk import Link
 from disklab.privilege.volumes import FORMS, Attach, VolumesPart
 
-from tests.hosts.conftest import Lab
+from tests.hosts.conftest import Lab, new_lab
 
 from .conftest import CALLER
 from .test_caller import DISKLAB, SUDO
@@ -65,6 +65,25 @@ def test_a_volume_is_made_shown_changed_broken_and_taken_away(lab: Lab, mine: Pa
     assert told(lab, "cache", "warm", "data", "--range", "0:1MiB")["cache"]["cached_bytes"] > 0
     assert told(lab, "detach", "data", "--delete-data")["data"] == []
     assert lab.devices() == {}
+
+
+def test_volumes_of_another_run_directory_are_not_held(lab: Lab, mine: Path) -> None:
+    waits = (str(DISKLAB), "run", "--disk", "azure/P10", "--no-calibrate", "--", "sh", "-c")
+    with new_lab() as others:
+        where = ("--filesystem", "ext4", "--mount", str(others.root / "point"))
+        others.attach("azure/P10", "--size", "64MiB", *where)
+        with subprocess.Popen(
+            [*waits, "echo ready; read -r _"],
+            env={**lab.environment(), **SUDO, "TMPDIR": str(mine)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        ) as command:
+            assert command.stdout is not None
+            assert command.stdout.readline() == "ready\n"
+            others.run("disk", "detach", "data", "--delete-data")
+            command.communicate("\n")
 
 
 @pytest.fixture

@@ -150,6 +150,7 @@ def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_pa
     assert_nothing_is_left(lab, running.process.pid)
 
 
+@pytest.mark.long
 @pytest.mark.alone  # whether credits run out in time is measured
 def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path) -> None:
     running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")

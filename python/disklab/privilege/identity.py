@@ -13,7 +13,7 @@ from pathlib import Path
 
 from disklab.engine.account import Account, unreachable
 from disklab.errors import EngineError, MachineError, Problem, UserError
-from disklab.hosts.ownership import mounts, our_devices
+from disklab.hosts.ownership import FUSE_TYPE, backing_file, mounts, our_devices
 from disklab.hosts.places import Places
 from disklab.machines.binary import find_engine
 
@@ -138,13 +138,18 @@ def _let_go(needed: Iterable[Path], *, volumes: bool) -> None:
     """Take beds' file systems out of this process's view, and of `volumes`: it would hold them.
 
     Whoever takes a bed or a volume away, this command or another one, would be told that it is in
-    use. On a bed there is nothing of a user's.
+    use. On a bed there is nothing of a user's, and a volume of another run directory is not ours.
     """
     places = Places.usual()
-    ours = {device.number for device in our_devices(places)} if volumes else set()
-    for mount in reversed(mounts()):
-        is_ours = mount.device in ours or mount.point.is_relative_to(places.run.absolute())
-        if is_ours and not any(one.is_relative_to(mount.point) for one in needed):
+    keeps = set() if volumes else {device.number for device in our_devices(places)}
+    seen = mounts()
+    beds = [mount.point for mount in seen if mount.kind == FUSE_TYPE]
+    for mount in reversed(seen):
+        # What a loop device shows, or the bed itself.
+        shown = Path(backing_file(Path(mount.source)) or mount.point)
+        on_bed = mount.device not in keeps and any(shown.is_relative_to(bed) for bed in beds)
+        goes = on_bed or mount.point.is_relative_to(places.run.absolute())
+        if goes and not any(one.is_relative_to(mount.point) for one in needed):
             # Only in this namespace: what happens in it reaches no other one.
             with suppress(OSError):
                 _call("umount2", os.fsencode(mount.point), DETACH)
