@@ -2,22 +2,23 @@
 
 Works in a copy of what is committed, one change at a time: `<` becomes `<=`, `==` becomes `!=`, and
 so on. The tests of CI that import the changed module run, the nearest first, until one fails or
-all of a room's have passed. What was tried is kept, and a later call goes on from there.
+all of a room's have passed. What was tried is kept, and a later call goes on from there. Which
+ones a seed chooses hangs on their own lines alone: a change elsewhere chooses no others.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.touched import TESTS_OF, distances, importers, module_of
@@ -62,6 +63,17 @@ class Mutant:
     """Where the sign stands."""
     sign: str
     turned: str
+    text: str
+    """Of its line."""
+
+    def rank(self, seed: int) -> bytes:
+        """Return where it stands among others; the first are chosen."""
+        return hashlib.sha256(f"{seed} {self.file} {self.column} {self.text}".encode()).digest()
+
+    @property
+    def key(self) -> str:
+        """What it is known by in calls to come, when other lines were added above."""
+        return f"{self.file}:{self.column}: {self.text}"
 
     def applied(self, text: str) -> str:
         """Return the file with it."""
@@ -88,7 +100,8 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
             # Offsets are in bytes: a line with other letters than ASCII is left alone.
             column = lines[number].find(sign, begin, right.col_offset)
             if column >= 0 and lines[number].isascii():
-                yield Mutant(str(file), number, column, sign, TURNED[type(operator)])
+                turned = TURNED[type(operator)]
+                yield Mutant(str(file), number, column, sign, turned, lines[number].strip())
 
 
 def chosen(room: str, seed: int) -> list[Mutant]:
@@ -96,7 +109,7 @@ def chosen(room: str, seed: int) -> list[Mutant]:
     folder = Path("python/disklab", room)
     files = sorted(path.relative_to(ROOT) for path in (ROOT / folder).rglob("*.py"))
     every = [mutant for file in files for mutant in mutants_of(file)]
-    return random.Random(f"{seed} {room}").sample(every, min(IN_EACH, len(every)))
+    return sorted(every, key=lambda mutant: mutant.rank(seed))[:IN_EACH]
 
 
 def tests_of(mutant: Mutant, room: str) -> list[str]:
@@ -144,7 +157,7 @@ def kept() -> dict[str, bool]:
     if not KEPT.exists():
         return {}
     rows = map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())
-    return {json.dumps(row["mutant"]): row["noticed"] for row in rows}
+    return {row["key"]: row["noticed"] for row in rows}
 
 
 def main() -> int:
@@ -164,17 +177,16 @@ def main() -> int:
         try:
             for room in given.room or ROOMS:
                 for mutant in chosen(room, given.seed):
-                    key = json.dumps(asdict(mutant))
-                    if key not in results:
+                    if mutant.key not in results:
                         if time.monotonic() > until:
                             print("the time is over; the next call goes on from here")
                             return 1
-                        results[key] = tried(tree, room, mutant)
-                        row = {"mutant": asdict(mutant), "noticed": results[key]}
+                        results[mutant.key] = tried(tree, room, mutant)
+                        row = {"key": mutant.key, "noticed": results[mutant.key]}
                         file.write(json.dumps(row) + "\n")
                         file.flush()
-                    unnoticed += not results[key]
-                    word = "noticed" if results[key] else "NOT NOTICED"
+                    unnoticed += not results[mutant.key]
+                    word = "noticed" if results[mutant.key] else "NOT NOTICED"
                     place = f"{mutant.file}:{mutant.line + 1}:{mutant.column + 1}"
                     print(f"{word:12} {place} {mutant.sign} -> {mutant.turned}", flush=True)
         finally:

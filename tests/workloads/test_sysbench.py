@@ -15,6 +15,7 @@ from disklab.errors import MachineError, UserError
 from disklab.hosts import requirements
 from disklab.procedures.turn import workload_of
 from disklab.results import decode
+from disklab.workloads.program import Process
 from disklab.workloads.protocol import Asked, Begin, Workload
 from disklab.workloads.sysbench import driver
 from disklab.workloads.sysbench.driver import Told
@@ -93,7 +94,11 @@ def ran(begin: Begin) -> list[object]:
 
 def test_its_words_become_progress_and_a_result() -> None:
     told = Told()
+    assert not told.is_whole()
     seconds = [line for one in SAID.splitlines() if (line := told.take(one)) is not None]
+    assert told.is_whole()
+    # Its latencies come last, and may be missing.
+    assert Told(totals={"events": 1.0, "elapsed_s": 1.0}).is_whole()
     assert [(one.t_s, one.operations, one.errors) for one in seconds] == [(1, 887, 0), (2, 1926, 2)]
     assert seconds[0].p99_ms == pytest.approx(11.87)
     done = told.done(cpu_ns=1, started_unix_ns=2, open_loop=False)
@@ -140,6 +145,15 @@ def test_a_line_without_an_end_is_read_in_pieces_and_quoted_in_part(program: Pat
     with pytest.raises(MachineError, match="FATAL: \ufffd xxx") as failed:
         ran(begin)
     assert len(str(failed.value)) < 1000
+
+
+def test_a_program_that_writes_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disklab.workloads.program.MOST_SAID_BYTES", 8)
+    with Process("it", ["printf", "%08d", "0"], dict(os.environ), 60.0) as all_it_may:
+        assert "".join(all_it_may.lines()) == "00000000"
+    endless = Process("it", ["yes"], dict(os.environ), 60.0)
+    with endless, pytest.raises(MachineError, match="it wrote more than 0 MiB"):
+        list(endless.lines())
 
 
 @pytest.mark.parametrize(
