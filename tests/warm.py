@@ -33,6 +33,8 @@ DISKLAB = str(Path(sys.executable).with_name("disklab"))
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TERM", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
 MOST_BYTES = 100_000
 """Of a request: a packet of a local socket may have twice as many."""
+ROOM = 3000
+"""Letters of the words under which a copy is listed."""
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 """The number of clone(2). **Source:** asm/unistd_64.h and asm-generic/unistd.h of Linux."""
@@ -106,7 +108,7 @@ class Original:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2"}
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.warm", str(theirs.fileno()), " " * ROOM],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -173,11 +175,26 @@ def serve(requests: socket.socket) -> Request | None:
         requests.send(str(pid).encode())
 
 
+def entitle(words: list[str]) -> None:
+    """Be listed under these words, with which others look for a command.
+
+    **Source:** get_mm_proctitle in Linux' fs/proc/base.c: with a last byte that is not zero, the
+    first text counts.
+    """
+    Path("/proc/self/comm").write_text("disklab", encoding="ascii")
+    fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    # proc(5): the 48th and the 49th, of which the first two stand before.
+    begin, end = int(fields[45]), int(fields[46])
+    text = " ".join([sys.executable, *words]).encode(errors="surrogateescape")
+    room = end - begin - 1
+    ctypes.memmove(begin, text[: room - 1].ljust(room, b"\0") + b"x", end - begin)
+
+
 def run(request: Request) -> int:
     """Do what the program's own file does; return the exit code."""
     if request.own_session:
         os.setsid()
-    Path("/proc/self/comm").write_text("disklab", encoding="ascii")
+    entitle(request.words)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
