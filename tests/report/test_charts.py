@@ -6,6 +6,7 @@ from pathlib import Path
 
 import altair as alt
 import pytest
+from disklab.report.axes import wrapped
 from disklab.report.report import Report
 
 from tests.report import synthetic
@@ -29,3 +30,10 @@ def test_a_wrong_chart_is_seen(tmp_path: Path) -> None:
     spec = report.sections[0].panels[0].spec(width="container")
     with pytest.raises(Exception, match="was expected"):  # of jsonschema, which altair brings
         alt.Chart.from_dict({**spec, "layer": [{"mark": "no such mark"}]}, validate=True)
+
+
+def test_a_name_has_lines_of_twenty_letters() -> None:
+    assert wrapped("local disk, ReadOnly, 4 copies") == ["local disk,", "ReadOnly, 4 copies"]
+    assert wrapped("twenty lettersabcdef, more") == ["twenty", "lettersabcdef, more"]
+    assert wrapped("twenty letters abcde") == ["twenty letters abcde"]
+    assert wrapped("") == [""]

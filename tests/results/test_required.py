@@ -43,6 +43,7 @@ def test_a_bound_is_met_missed_or_inside_the_range_of_the_repeats() -> None:
     asked = required("{read: {p99: 10ms}}")
     for figures, outcome in (
         ([5.0, 9.0], Outcome.MET),
+        ([10.0, 10.0], Outcome.MET),
         ([11.0, 12.0], Outcome.MISSED),
         ([9.0, 12.0], Outcome.CANNOT_TELL),
     ):

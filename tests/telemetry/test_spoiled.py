@@ -57,6 +57,12 @@ def test_each_figure_has_a_bound_of_its_own(share: float, figures: int) -> None:
     assert len(marks([Wait(CPU, share * 16, 0.1)], 1_600.0, 10.0, 40.0, achieved=False)) == figures
 
 
+def test_a_share_at_its_bound_spoils_nothing_and_a_hundredth_of_the_operations_is_reached() -> None:
+    # A tenth of ten operations in flight, in waits whose length nobody knows.
+    assert marks([Wait(CPU, 1.0, 0.0)], 1_000.0, 10.0, 40.0, achieved=False) == {}
+    assert set(marks([Wait(LATE, 0.002, 20.0)], 10.0, 100.0, 27.0, achieved=False)) == {"tail"}
+
+
 MS = 1_000_000
 
 
