@@ -27,6 +27,7 @@ from typing import Any
 from disklab import cli
 from disklab.catalog import load_catalog
 from disklab.cli.app import ROOMS
+from disklab.databases.registry import records
 
 DISKLAB = str(Path(sys.executable).with_name("disklab"))
 # Python and libraries read these before any code of ours does.
@@ -231,6 +232,7 @@ def main() -> None:
     for place in ROOMS.values():
         import_module(f"disklab.cli.{place.partition(':')[0]}")
     load_catalog()
+    assert all(records())
     sys.path.pop(0)
     del os.environ["OPENBLAS_NUM_THREADS"]
     del os.environ["POLARS_MAX_THREADS"]
