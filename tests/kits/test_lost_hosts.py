@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
 
 EXPERIMENT = """
@@ -77,4 +78,19 @@ def test_three_servers_are_tried_in_a_folder(lab: Lab) -> None:
     assert figures["operations"] > 0
     assert figures["counters"]["messages"] >= figures["operations"]
     assert figures["p99_ms"] >= figures["p50_ms"] > 0
+    assert lab.processes() == []
+
+
+@pytest.mark.machine
+def test_one_server_takes_either_load_in_a_folder(lab: Lab) -> None:
+    need("redis")
+    for load, parts in {"set": {"failed"}, "bench": {"p50_ms", "max_ms"}}.items():
+        tried = lab.run("kit", "try", "valkey", "--load", load, "--json", "--seconds", "1")
+        assert tried.returncode == 0, tried.stderr
+        figures = json.loads(tried.stdout)
+        assert figures["load"] == load
+        assert figures["operations"] > 0
+        assert parts <= figures.keys()
+        # Of a command, asked once at least.
+        assert figures["counters"]["log_bytes"] > 0
     assert lab.processes() == []
