@@ -104,7 +104,7 @@ def test_only_writes_on_an_existing_file_is_an_error(directory: Path) -> None:
     file.write_bytes(b"x" * MIB)
     ran = disklab("probe", str(file), "--bs", "4k", "--rw", "randwrite", "--destroy-data")
     assert ran.returncode == 2
-    assert "disklab never writes to what it did not create" in ran.stderr
+    assert "disklab never writes to a device that it did not create" in ran.stderr
     assert file.read_bytes() == b"x" * MIB
 
 

@@ -119,7 +119,7 @@ def test_the_good_and_the_bad_hosts_of_a_published_study(
 def test_a_short_host_without_any_waiting_is_named_slow() -> None:
     owed = rate(ASYNC_4K, 20000, "disk 20000 IOPS")
     verdict = judge(measured(ASYNC_4K, 3063), owed, None, None)
-    assert verdict.held_back_by == "no cap explains it: the host itself is slow"
+    assert verdict.held_back_by == "no limit explains it: the host itself is slow"
 
 
 def test_an_emulated_disk_that_nothing_delayed_is_beyond_this_machine() -> None:
@@ -286,5 +286,5 @@ def test_a_real_disk_that_gives_its_base_rate_keeps_its_promise(
 ) -> None:
     verdict = judge(measured(ASYNC_4K, iops), owed_now(iops, BURSTING, BASE), None, None)
     assert verdict.outcome is outcome
-    assert "no cap explains it" not in str(verdict)
+    assert "no limit explains it" not in str(verdict)
     assert words is None or words in str(verdict)

@@ -194,7 +194,7 @@ def test_kill_ends_a_search_with_the_cheapest_so_far(capsys: pytest.CaptureFixtu
     assert "full fidelity: 1 x E8s_v5 with P30, 500 USD a month" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt):
         killed_after("")
-    assert "nothing that keeps the promise was found so far" in capsys.readouterr().err
+    assert "nothing that meets the requirement has been found so far" in capsys.readouterr().err
 
 
 def test_where_no_terminal_is_a_line_now_and_then_says_how_far_it_is(

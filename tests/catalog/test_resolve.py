@@ -244,7 +244,7 @@ def test_assumptions_are_told() -> None:
     assert "premium-ssd-2022 rest on little evidence: reads: 2 measurements of 2 sour" in warning
     d8s_v5 = HostRequest(vm="azure/Standard_D8s_v5", host_cache_bytes=GIB)
     told = resolve(CATALOG, d8s_v5, VolumeRequest("azure/P30", caching="ReadOnly")).warnings
-    assert any("as you said" in warning for warning in told)
+    assert any("as you stated" in warning for warning in told)
     assert any("inferred" in warning for warning in told)
 
 

@@ -76,7 +76,7 @@ def test_a_users_file_replaces_single_numbers(tmp_path: Path) -> None:
         ("weather: {aws/gp3: {slow_ratio: true}}", "valid dictionary"),
         ("weather: {aws/gp3: {slow: 0.1}}", "there is no such key"),
         ("weather: {any: {slow_min: {value: 2, low: 3}}}", "low, value and high must grow"),
-        ("weather: {any: {slow_min: {value: 2, status: promise}}}", "names its source"),
+        ("weather: {any: {slow_min: {value: 2, status: promise}}}", "must name its source"),
         ("weather: {any: {slow_min: {value: 2, source: nobody}}}", "a key of `sources`"),
     ],
 )

@@ -235,7 +235,7 @@ def test_what_an_engine_of_another_release_says(lab: Lab) -> None:
     assert [one["what"] for one in outcome["foreign"]] == [str(folder)]
     assert "disklab has not marked it as its own" in outcome["foreign"][0]["why"]
     assert folder.exists()
-    assert "disklab did not make it" in lab.refused(
+    assert "disklab did not create it" in lab.refused(
         *("disk", "attach", "azure/P30", "--host", "old", "--no-calibrate")
     )
 

@@ -148,7 +148,7 @@ def test_a_running_host_keeps_its_vm(lab: Lab) -> None:
     lab.attach("azure/P30", "--size", "64MiB", "--vm", DS14)
     options = ["--name", "b", "--size", "64MiB"]
     message = lab.refused("disk", "attach", "azure/P30", *options, "--vm", "azure/Standard_L8s_v2")
-    assert f"host 'default' runs already, with --vm {DS14}" in message
+    assert f"host 'default' is already running, with --vm {DS14}" in message
     assert lab.attach("azure/P30", *options)["vm"] == DS14
 
 

@@ -102,7 +102,7 @@ class TestAttach:
         self, attach_with: Attach, yard: Path
     ) -> None:
         point = yard / "his/point"
-        with pytest.raises(MachineError, match="something came in its place"):
+        with pytest.raises(MachineError, match="something has replaced it"):
             attach_with(point, lambda: point.symlink_to(yard / "etc"))
         assert sorted(path.name for path in (yard / "his").iterdir()) == ["point"]
 
@@ -111,7 +111,7 @@ class TestAttach:
     ) -> None:
         point = yard / "his/point"
         point.mkdir()
-        with pytest.raises(MachineError, match="files came into it meanwhile"):
+        with pytest.raises(MachineError, match="files have appeared in it"):
             attach_with(point, (point / "file").touch)
         shutil.rmtree(point)
 

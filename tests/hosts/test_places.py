@@ -43,7 +43,7 @@ def test_no_link_in_a_run_directory_is_followed(lab: Lab) -> None:
     for name in ("log", "host.json.new"):
         (lab.host() / name).symlink_to(precious)
     message = lab.refused(*ATTACH)
-    assert "it holds something, and disklab did not make it" in message
+    assert "it is not empty, and disklab did not create it" in message
     assert precious.read_text() == "x"
     shutil.rmtree(lab.host())
     # One that comes between two attaches: records are made under other names and renamed.
@@ -79,7 +79,7 @@ def test_a_mount_point_behind_links_and_dots(lab: Lab) -> None:
     (lab.root / "nowhere").symlink_to(lab.root / "absent")
     message = lab.refused(*ATTACH, "--mount", str(lab.root / "nowhere"))
     absent = lab.root / "absent"
-    assert f"this link leads to {absent}, which does not exist; make it first: mkdir" in message
+    assert f"this link leads to {absent}, which does not exist; create it first: mkdir" in message
 
 
 def test_another_directory_at_the_mount_point_stays(lab: Lab) -> None:

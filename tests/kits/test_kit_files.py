@@ -99,7 +99,7 @@ def test_what_a_kit_may_not_say(tmp_path: Path, parts: dict[str, Any], said: str
 
 def test_a_pattern_without_its_groups_is_refused(tmp_path: Path) -> None:
     load = yaml.safe_load(NEW.read_text())["loads"]["set"]
-    for line, said in (("(\\d+", "is no regular expression"), ("(\\d+)", "1 groups, and 2")):
+    for line, said in (("(\\d+", "is not a regular expression"), ("(\\d+)", "1 groups, and 2")):
         results = [{"line": line, "figures": ["rate", "p99"]}]
         assert said in refused(changed(tmp_path, loads={"set": {**load, "results": results}}))
 

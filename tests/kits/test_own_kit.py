@@ -30,7 +30,7 @@ def test_an_experiment_is_checked_with_the_kit_that_is_named(bench: Bench, own: 
     bench.write("e.yaml", MEASURED)
     code, _, err = bench.told("experiment", "check", "e.yaml")
     assert code == 2, err
-    assert "no kit of this name is there" in err
+    assert "there is no kit of this name" in err
     # In a process of its own: a kit that is named stays for the life of one.
     code, out, err = bench.run("experiment", "check", "e.yaml", "--kit", str(own))
     assert code == 0, err

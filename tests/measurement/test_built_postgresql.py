@@ -262,7 +262,7 @@ def test_events_that_would_break_a_host_are_refused(
     prepared(bench, ssh_server, volume, BROKEN.replace("{at: 4s, kill: n1}", "{at: 4s, lose: n1}"))
     code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
-    assert "no machine of yours is lost, moved or added for it" in err
+    assert "disklab does not lose, move or add a machine of yours" in err
 
 
 def test_what_cannot_be_built_is_refused_with_its_line(

@@ -61,6 +61,6 @@ def test_a_folder_with_another_marker_stays(tmp_path: Path) -> None:
     folders.make(LOCAL, ours, token)
     with pytest.raises(MachineError, match="another run's marker"):
         folders.remove(LOCAL, ours, "0" * 32)
-    with pytest.raises(MachineError, match="not called as our folders are"):
+    with pytest.raises(MachineError, match="not named like our folders"):
         folders.remove(LOCAL, PurePosixPath(tmp_path), token)
     assert Path(ours).exists()

@@ -131,8 +131,8 @@ events: [{at: 4s, FIRST}, {at: 6s, THEN}]
     [
         ("", "cut: n1", "join: n1", "write may_change: .links. at n1"),
         (", may_change: [links]", "cut: n1", "join: n1", "add a host of role client"),
-        (", may_change: [links]", "slow: n1", "mend: n1", "the disk below is yours"),
-        (", may_change: [links]", "lose: n1", "start: n1", "no machine of yours is lost"),
+        (", may_change: [links]", "slow: n1", "mend: n1", "the underlying disk is yours"),
+        (", may_change: [links]", "lose: n1", "start: n1", "does not lose, move or add a machine"),
         (
             ", may_change: [links]",
             "slow_link: n1, round_trip: 5ms",
@@ -143,7 +143,7 @@ events: [{at: 4s, FIRST}, {at: 6s, THEN}]
             ", may_change: [network]",
             "slow_link: n1, bandwidth: 1MB/s",
             "join: n1",
-            "on hosts a bandwidth is that of the way between two",
+            "on hosts a bandwidth applies to the connection between two",
         ),
         (
             ", may_change: [network]",

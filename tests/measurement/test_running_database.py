@@ -82,7 +82,7 @@ def test_a_level_that_cannot_be_is_refused(bench: Bench, server: Database) -> No
     code, _, err = bench.told(*MEASURE, "--plan")
     assert code == 2
     assert "cluster.volumes.data.disks" in err
-    assert "is as it is" in err
+    assert "does not change a database that is already running" in err
 
 
 def test_a_missing_password_is_told_before_anything_is_made(bench: Bench, server: Database) -> None:

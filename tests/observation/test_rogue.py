@@ -160,4 +160,4 @@ def test_psql_that_cannot_refuse_sends_none_beyond_this_machine(tmp_path: Path) 
         pytest.skip("this psql refuses by itself")
     ran = looked("postgresql", "192.0.2.1:5432", tmp_path / "seen.yaml")
     assert ran.returncode == 1
-    assert "would send the password in clear" in ran.stderr
+    assert "would send the password unencrypted" in ran.stderr

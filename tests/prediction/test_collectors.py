@@ -140,9 +140,9 @@ def test_what_is_not_calibrated_is_refused() -> None:
 @pytest.mark.parametrize(
     ("database", "words"),
     [
-        ("engine: postgresql, jvm: {collector: zgc}", "runs in no Java virtual machine"),
+        ("engine: postgresql, jvm: {collector: zgc}", "does not run in a Java virtual machine"),
         ('engine: cassandra, version: "3.11", jvm: {collector: zgc}', "Java 8"),
-        ("engine: cassandra, jvm: {heap: 80GiB}", "half at most"),
+        ("engine: cassandra, jvm: {heap: 80GiB}", "at most half"),
         ("engine: cassandra, jvm: {collector: zgcc}", "jvm.collector"),
     ],
 )

@@ -127,7 +127,7 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason(tmp_path: Path) -> 
     other.write_text(text.replace("credits: 50%", "page_cache: as-left"), encoding="utf-8")
     cells = predicted(tmp_path, str(other), "--only", "workload=TPC-C", code=1)
     assert [cell["status"] for cell in cells] == ["refused"] * 3
-    rule = "a simulated trial of SQL begins by itself: no trial has left it a cache"
+    rule = "a simulated trial of SQL is independent of others: no earlier trial has left it a cache"
     assert cells[0]["reason"]["rule"] == rule
     file = "experiments/cassandra-cache-cliff.yaml"
     only = ("--only", "dataset.rows=500M", "--only", "data disks=local")

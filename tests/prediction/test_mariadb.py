@@ -157,11 +157,11 @@ def test_rows_and_sysbench_have_innodbs_bytes() -> None:
     [
         (with_settings(ROWS, "innodb_flush_method: fsync"), "past the page cache"),
         (with_settings(ROWS, "innodb_page_size: 4K"), "pages of 16 KiB"),
-        (ROWS.replace("10 x 100B", "1 x 20KiB"), "two do not fit a page"),
+        (ROWS.replace("10 x 100B", "1 x 20KiB"), "only if two of them fit into a page"),
         (ROWS.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"), "one size"),
         (ROWS.replace("nodes: 1", "nodes: 3"), "holds all rows"),
         (copies(ROWS, 4), "odd number"),
-        (ROWS + "before: {page_cache: as-left}\n", "begins by itself"),
+        (ROWS + "before: {page_cache: as-left}\n", "is independent of others"),
     ],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(text: str, reason: str) -> None:
@@ -335,7 +335,7 @@ def test_commits_wait_for_another_server_that_has_ended(nodes: int, patience_s: 
     [
         (2, "{at: 20s, kill: n2}, {at: 22s, start: n2}", "what a server has missed"),
         (3, "{at: 20s, kill: n1}, {at: 22s, start: n1}", "break another node"),
-        (3, "{at: 20s, kill: n2}, {at: 30s, kill: n3}", "one other node away at most"),
+        (3, "{at: 20s, kill: n2}, {at: 30s, kill: n3}", "at most one missing node"),
     ],
 )
 def test_what_breaks_beyond_the_model_is_refused(nodes: int, events: str, rule: str) -> None:

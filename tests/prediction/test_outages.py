@@ -80,7 +80,7 @@ def test_the_report_tells_it_beside_the_price(run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("failures: {replaced_after: 10min}", "nothing of it ever fails"),
+        ("failures: {replaced_after: 10min}", "nothing in it ever fails"),
         ("failures: {vm_lost_per_year: often, replaced_after: 1min}", "not a number of failures"),
         ("failures: {vm_lost_per_year: 5000, replaced_after: 1min}", "between 0 and 1000 a year"),
         ("failures: {vm_lost_per_year: 8%}", "replaced_after"),

@@ -150,7 +150,7 @@ def test_rows_of_several_sizes_are_the_simulators_too() -> None:
         ("10 x 100B", "1 x 99% 1KiB + 1% 8KiB", "TOAST"),
         ("10 x 100B", "1 x lognormal median 1KiB p95 8KiB", "TOAST"),
         ("nodes: 1", "nodes: 3", "holds all rows"),
-        ("title: small", "title: s\nbefore: {page_cache: as-left}", "begins by itself"),
+        ("title: small", "title: s\nbefore: {page_cache: as-left}", "is independent of others"),
     ],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:

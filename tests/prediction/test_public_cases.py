@@ -107,7 +107,7 @@ def test_a_profile_of_cassandra_stress_is_told_what_to_write(tmp_path: Path) -> 
     ran = disklab("experiment", "check", str(file))
     assert ran.returncode == 2
     said = " ".join(ran.stderr.split())
-    assert "is a user profile of cassandra-stress, and no experiment" in said
+    assert "is a user profile of cassandra-stress, not an experiment" in said
     assert said.count("error:") == 1
 
 
@@ -203,7 +203,7 @@ def test_a_workload_file_of_ycsb_is_told_what_to_write(tmp_path: Path) -> None:
     ran = disklab("experiment", "check", str(file))
     assert ran.returncode == 2
     message = " ".join(ran.stderr.split())
-    assert "is a workload file of YCSB, and no experiment" in message
+    assert "is a workload file of YCSB, not an experiment" in message
     assert "dataset: {rows: 1000, row: 10 x 100B}" in message
     assert "workload: {operations: {read: 50%, write: 50%}, keys: zipfian}" in message
 

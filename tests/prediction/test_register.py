@@ -44,7 +44,7 @@ def test_what_was_registered_is_told_from_what_was_changed(tmp_path: Path) -> No
     path.write_text(json.dumps(content), encoding="utf-8")
     changed = predict(tmp_path, "--check-register", str(path))
     assert changed.returncode == 2
-    assert "digest does not hold" in " ".join(changed.stderr.split())
+    assert "digest does not match" in " ".join(changed.stderr.split())
 
 
 def test_any_change_breaks_the_digest_and_the_order_of_keys_does_not(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_every_search_ends_at_the_last_step_that_meets_the_target(ms_each: list[
 
 @pytest.mark.parametrize(
     ("ms_each", "note"),
-    [(10.0, "above 10 ms with 8 threads already"), (0.001, "not reached with 1024 threads")],
+    [(10.0, "above 10 ms even with 8 threads"), (0.001, "not reached with 1024 threads")],
 )
 def test_a_target_out_of_reach_is_told(ms_each: float, note: str) -> None:
     def simulate(jobs: Iterator[dict[str, Any]]) -> Iterator[Any]:

@@ -89,4 +89,4 @@ def test_a_search_takes_no_caches_over() -> None:
     text += "procedure: {variable: {median_latency: 10ms}}\n"
     (trial,) = spec.parse(text, "x.yaml").trials("predict")
     (reason,) = prepare(trial, load_catalog(), calibration_for("cassandra"), "x").reasons
-    assert "leave their caches" in reason.rule
+    assert "pass their caches on" in reason.rule

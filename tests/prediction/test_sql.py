@@ -100,7 +100,7 @@ def test_tpcc_has_its_terminals_mix_and_pauses() -> None:
     ("old", "new", "reason"),
     [
         ("stop: {duration: 60s}", "stop: {operations: 1000}", "run for a time"),
-        ("title: small", "title: s\nbefore: {page_cache: as-left}", "begins by itself"),
+        ("title: small", "title: s\nbefore: {page_cache: as-left}", "is independent of others"),
         (
             "sysbench: {script: oltp_read, tables: 2, rows_per_table: 1M, threads: 24}",
             "operations: {read: 100%}\n  load: {threads: 8}",

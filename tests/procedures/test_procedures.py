@@ -49,7 +49,7 @@ def test_operations_that_failed_are_no_queue_that_grows() -> None:
     assert "the response times grow" in shortfall(series, 300.0, timetable=False)
     series.unsent = 68
     series.errors = {"no_connection": 2_932}
-    why = "150 of the 300 operations a second that were offered were done: 2,932 failed, 68"
+    why = "150 of the 300 operations a second offered were completed: 2,932 failed, 68"
     assert shortfall(series, 300.0, timetable=False).startswith(why)
     series.errors = {"no_connection": 1_000}
     assert "1,000 failed" in shortfall(series, 300.0, timetable=True)

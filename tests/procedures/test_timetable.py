@@ -277,14 +277,14 @@ def test_links_and_zones_that_are_not_there_are_refused() -> None:
         "n9: the cluster has no such node; it has n1 to n3",
         "at 2 s the link of n1 is as it was at first",
         "4: the cluster has 3 zones",
-        "a move is to another VM size, and the disks stay what they are",
+        "a move is to another VM size, with the same disks",
         "n7: the cluster has no such node",
     ):
         assert part in text, text
     without = NETWORKED.replace("  network: azure/standard\n", "")
     with pytest.raises(UserError, match=r"without cluster\.network nodes have no links"):
         spec.parse(without + "events: [{at: 1s, cut: n2}]")
-    with pytest.raises(UserError, match="on a disk of the VM's own, which does not move"):
+    with pytest.raises(UserError, match="on a VM's own disk, which cannot be moved"):
         spec.parse(HEAD + "events: [{at: 1s, move: n1, host: {vm: azure/Standard_L8s}}]")
     with pytest.raises(UserError, match="its link is cut"):
         spec.parse(
@@ -379,7 +379,7 @@ def test_a_database_is_asked_for_what_it_can_do() -> None:
 def test_real_hosts_and_nodes_that_do_not_run_are_refused() -> None:
     what = spec.parse(EXPERIMENT)
     refused = str(what.trials("measure")[0].refused)
-    assert "no machine of yours is lost, moved or added for it" in refused
+    assert "disklab does not lose, move or add a machine of yours" in refused
     fewer = what.trials("rehearse", nodes=2)[0].refused
     assert fewer is not None
     assert "this rehearsal has 2 of the cluster's nodes" in str(fewer)

@@ -33,7 +33,7 @@ def test_a_volume_that_is_not_used_is_refused(engine: str, name: str, way_out: s
         spec.parse(TEXT.format(engine=engine, name=name)).trials("predict")
     (problem,) = caught.value.problems
     assert problem.place.endswith(f"cluster.volumes.{name}")
-    assert "puts nothing on it" in problem.rule
+    assert "does not use it" in problem.rule
     assert problem.way_out == way_out
 
 

@@ -450,7 +450,7 @@ def _dangling_prices(catalog: Catalog, document: CatalogueFile) -> Iterator[Dang
                 yield from _unknown_disk(catalog, ("prices", index, part_name, disk), disk)
         for vm in prices.vms:
             if vm not in catalog.vms:
-                rule = "a price must be that of a VM size of the catalogue"
+                rule = "a price must be that of a VM size in the catalogue"
                 yield ("prices", index, "vms", vm), vm, rule, catalog.vms
 
 

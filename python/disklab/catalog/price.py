@@ -230,7 +230,7 @@ def _notes(prices: PriceList, expression: DiskExpression, charge: Decimal) -> It
     if expression.on_demand_burst:
         yield "without the fees of on-demand bursting, which the catalogue does not know"
     if expression.performance_plus:
-        yield "Performance Plus is taken to cost nothing more"
+        yield "Performance Plus is assumed to cost nothing more"
 
 
 def _plain(region: str) -> str:

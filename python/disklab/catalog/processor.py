@@ -100,7 +100,7 @@ def cpu_speed(catalog: Catalog, size: str) -> Speed:
         within = max(other.within, float(LIKE_BAND))
         note = row.because or f"as {row.like}"
         return Speed(other.value, within, other.processors, other.source, True, note)
-    note = f"nobody's measurement is in the catalogue: taken for that of {REFERENCE}"
+    note = f"the catalogue has no measurement: assumed to be that of {REFERENCE}"
     return Speed(1.0, float(UNMEASURED_BAND), (), ("disklab_assumption",), True, note)
 
 

@@ -448,7 +448,7 @@ def _local_bytes(vm: VmEntry, name: str) -> int:
 
 def _scale_problems(asked: _Asked) -> Iterator[Problem]:
     if not 0 < asked.host.scale <= 1:
-        rule = "a scale shrinks: it is above 0 and at most 1"
+        rule = "a scale is above 0 and at most 1"
         yield Problem(asked.places.scale, str(asked.host.scale), rule, "write for example 1/100")
 
 
@@ -630,7 +630,7 @@ def _warnings(asked: _Asked) -> Iterator[str]:
             yield f"the {part} limits of {vm.name} are inferred: {provenance.note}"
     if volume.caching != "None" and host.host_cache_bytes is not None:
         size = about_bytes(host.host_cache_bytes)
-        yield f"the host cache of {vm.name} is taken to hold {size}, as you said"
+        yield f"the host cache of {vm.name} is assumed to hold {size}, as you stated"
     if volume.caching != "None" and vm.facts.cached is None:
         yield f"no cached limit is published for {vm.name}: hits are limited by latency alone"
 

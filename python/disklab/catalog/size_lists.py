@@ -100,8 +100,8 @@ def _json(path: Path) -> Any:
 def _whole(path: Path, content: dict[str, Any]) -> None:
     """Raise UserError for one page of a list."""
     if content.get("NextToken"):
-        rule = "is a part of a list that goes on (NextToken)"
-        way_out = "save it by the aws command, which brings all pages"
+        rule = "is only part of a list that continues (NextToken)"
+        way_out = "save it with the aws command, which fetches all pages"
         raise UserError(Problem("FILE", str(path), rule, way_out))
 
 
@@ -134,7 +134,7 @@ def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
 def sizes_document(path: Path, sizes: ImportedSizes) -> dict[str, Any]:
     """Return a catalogue file with the series of a list."""
     key = f"{sizes.vendor}_sizes_{sizes.date.replace('-', '')}"
-    note = "attached disks alone: host caches and local disks of the list are left out"
+    note = "attached disks only: host caches and local disks in the list are left out"
     series = {
         f"{sizes.vendor}/{name}-imported": {
             "provenance": {"default": {"source": [key]}},

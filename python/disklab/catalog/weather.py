@@ -48,7 +48,7 @@ class Odds(Facts):
         if not self.ends[0] <= self.value <= self.ends[1]:
             raise ValueError("low, value and high must grow")
         if self.status != "own" and not self.source:
-            raise ValueError("a number that is not your own (status: own) names its source")
+            raise ValueError("a number that is not your own (status: own) must name its source")
         return self
 
     @property

@@ -279,7 +279,7 @@ def progress() -> Iterator[Any]:
             yield tell
     except KeyboardInterrupt:
         cheapest = "the cheapest so far, not yet at full fidelity: "
-        nothing = "nothing that keeps the promise was found so far"
+        nothing = "nothing that meets the requirement has been found so far"
         warn(f"interrupted; {cheapest + best_so_far if best_so_far else nothing}")
         raise
 

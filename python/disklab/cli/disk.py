@@ -129,7 +129,7 @@ def list_(host: HostOption = None, json: Json = False) -> None:
         return
     out = console()
     if not volumes:
-        out.print("No volumes are attached. `disklab disk attach azure/P30` makes one.")
+        out.print("No volumes are attached. `disklab disk attach azure/P30` creates one.")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("volume", "host", "device", "size", "disks", "VM", "caching", "mount", "state"):

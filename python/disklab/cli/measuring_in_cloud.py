@@ -81,7 +81,11 @@ class Timed:
         result = self.inner.turn(turn, run, frame, emit)
         if not self.there.has_time_for(self.longest_s):
             until = self.there.record.until.strftime("%H:%M")
-            emit(Warned(f"the hosts go at {until} UTC: no other trial is begun", *turn.key))
+            emit(
+                Warned(
+                    f"the hosts are removed at {until} UTC: no further trial is started", *turn.key
+                )
+            )
             wish(run.folder, Wish.STOP)
         return result
 
@@ -102,7 +106,7 @@ def run_in_cloud(planned: Planned, cloud: CloudOptions, how: How) -> int:
         return 0
     if cloud.max_usd is None:
         if how.yes:
-            rule = "without a question there is a bound on the costs"
+            rule = "without a confirmation there must be a limit on the costs"
             raise UserError(
                 Problem("--max-usd", "(not given)", rule, "give the most you would pay")
             )
@@ -192,7 +196,7 @@ def _check_kept(
     if not budget.expected_s <= seconds <= LONGEST_S:
         rule = (
             f"is {seconds / 3600:.1f} h ahead; the run takes {budget.expected_s / 3600:.1f} h, and "
-            f"hosts are made for at most {LONGEST_S / 3600:.0f} h"
+            f"hosts are created for at most {LONGEST_S / 3600:.0f} h"
         )
         problems.append(Problem("--keep-until", told, rule, "choose a time between"))
     if cloud.max_usd is not None and tariff.usd(seconds) > cloud.max_usd:

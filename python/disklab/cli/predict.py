@@ -368,7 +368,7 @@ def bands_in_words(results: list[TrialResult]) -> Iterator[str]:
     banded = [result for result in results if result.bands]
     if not banded:
         return
-    yield "\n80 %: the band that follows from what is not known of disks, machines and database."
+    yield "\n80 %: the band that results from what is not known about disks, machines and database."
     for figure, words in (("ops_per_s", "ops/s"), ("p99_ms", "p99")):
         most: dict[str, tuple[float, str]] = {}
         for result in banded:

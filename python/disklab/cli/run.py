@@ -86,7 +86,8 @@ Disks = Annotated[
 Weather = Annotated[
     str | None,
     typer.Option(
-        help="Let it have this disk's weather meanwhile: slow and stalled by a compressed year.",
+        help="Give it this disk's weather in the meantime: a compressed year in which it is slow "
+        "or stalls.",
         metavar="DISKS",
     ),
 ]
@@ -94,7 +95,7 @@ Fsyncs = Annotated[
     bool,
     typer.Option(
         "--fsyncs",
-        help="Also count calls of fsync, with strace, as a budget of fsyncs does; `sudo` in the"
+        help="Also count calls of fsync, with strace, as a budget of fsyncs does; `sudo` in the "
         "command then has no effect.",
     ),
 ]

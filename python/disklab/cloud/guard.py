@@ -128,7 +128,7 @@ def tariff_of(layout: Layout, catalog: Catalog, region: str) -> Tariff:
 def check_known(tariff: Tariff, place: str) -> None:
     """Raise UserError when a price is not known: then no bound on the costs can be kept."""
     if tariff.unknown:
-        rule = "without it, no bound on the costs can be kept"
+        rule = "without it, no limit on the costs can be kept"
         raise UserError(*(Problem(place, one, rule, UNKNOWN_WAY_OUT) for one in tariff.unknown))
 
 
@@ -158,7 +158,7 @@ def budget_of(tariff: Tariff, measuring_s: float, max_usd: float | None) -> Budg
     """Return how long a run may be there. Raises UserError when the money is not enough for it."""
     expected = SET_UP_S + measuring_s + REMOVAL_S
     if expected > LONGEST_S:
-        rule = f"hosts are made for at most {LONGEST_S / 3600:.0f} h at a time"
+        rule = f"hosts are created for at most {LONGEST_S / 3600:.0f} h at a time"
         value = f"{expected / 3600:.1f} h"
         raise UserError(Problem("the plan", value, rule, "measure less: --only, --quick, --repeat"))
     allowed = min(expected * SLACK, LONGEST_S)
@@ -280,7 +280,7 @@ def _cleaned(
             site_of(record).remove(record.group, record.run)
             notebook.forget()
     except UserError:
-        return f"left alone {record.group}: its run goes on", True
+        return f"left alone {record.group}: its run is still going on", True
     except DisklabError as error:
         return f"could not remove {record.group}: {error}", False
     return f"removed the group {record.group} in {record.region}", True

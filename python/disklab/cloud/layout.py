@@ -204,12 +204,12 @@ def _problems(experiment: Experiment, able: Sequence[Trial], cloud: str) -> Iter
                 rule = f"an instance is given at most {AWS_VOLUMES} volumes"
                 yield Problem(at, volume.disks, rule, "choose a stripe of fewer disks")
             if expression.name == "ephemeral-os" and volume.filesystem != OS_FILESYSTEM:
-                rule = f"the OS disk of the image has {OS_FILESYSTEM}, and keeps it"
+                rule = f"the OS disk of the image has {OS_FILESYSTEM}, which cannot be changed"
                 at = experiment.document.place((*key, "filesystem"))
                 yield Problem(at, volume.filesystem, rule, f"choose filesystem: {OS_FILESYSTEM}")
             if volume.size_bytes is not None and not expression.is_local and "(" in volume.disks:
                 at = experiment.document.place((*key, "size"))
-                rule = "a cloud's disk has the size that is bought, and no other"
+                rule = "a cloud's disk has exactly the size that is bought"
                 yield Problem(at, str(volume.size_bytes), rule, "leave size out")
 
 
@@ -431,6 +431,6 @@ def _check_groups(
         found = [str(spot) for spot in placed.spots.get(trial.index, [])]
         if found != where[trial.index]:
             levels = ", ".join(f"{name}={level}" for name, level in trial.factors.items())
-            rule = "its factors override each other, so that they do not tell which disk it has"
+            rule = "its factors override each other, so they do not determine which disk it has"
             way_out = "measure a part of the matrix at a time: --only FACTOR=LEVEL"
             raise UserError(Problem(str(experiment.path), levels, rule, way_out))

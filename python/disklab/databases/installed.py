@@ -45,7 +45,7 @@ class Installed:
         """Yield why a request cannot be had, as far as it is known without an installation."""
         if len(nodes) != request.replication_factor:
             value = f"{len(nodes)} nodes, replication factor {request.replication_factor}"
-            rule = f"{self.node}: there are as many copies as nodes"
+            rule = f"{self.node}: there must be as many copies as nodes"
             way_out = f"write replication_factor: {len(nodes)}, or rehearse as many nodes as copies"
             yield Problem("cluster.nodes", value, rule, way_out)
         for node in nodes:

@@ -338,5 +338,5 @@ class Way:
             return ()
         return (
             f"{self._title} was built on {', '.join(self._built_on)}; the load came from "
-            f"{self._clients}, so the way between them is in every latency",
+            f"{self._clients}, so every latency includes the network between them",
         )

@@ -65,7 +65,8 @@ def run_tool(
             limit.cancel()
     if tool.returncode == -signal.SIGKILL:
         raise MachineError(
-            f"{Path(command[0]).name} did not end within {limit_s:.0f} s; is its registry reached?"
+            f"{Path(command[0]).name} did not end within {limit_s:.0f} s; can its registry be "
+            f"reached?"
         )
     return tool.returncode, said
 

@@ -51,7 +51,7 @@ def predicted_alone(title: str, instead: str, why: str) -> Provider:
     """Return what refuses to start a database that is predicted; `instead`: what is rehearsed."""
 
     def refuse(request: Request, nodes: list[NodePlace], progress: Progress) -> Database:  # noqa: ARG001 - there is none on any node
-        rule = f"disklab predicts {title} and starts none{why}"
+        rule = f"disklab only predicts {title} and does not start it{why}"
         way_out = f"use `disklab predict`, or rehearse on {instead}"
         raise UserError(Problem("database.engine", request.engine, rule, way_out))
 

@@ -80,8 +80,8 @@ def account(machine: Machine, users: Sequence[str] = USERS) -> Account | None:
         if ended.code == 0 and entry is not None and int(entry[2]) and int(entry[3]):
             return Account(name, int(entry[2]), int(entry[3]))
     raise MachineError(
-        f"{machine.name}: we are root there, and it has no user {' or '.join(users)} to run "
-        "anything of ours: log in as another user, or make one by `useradd --system disklab`"
+        f"{machine.name}: we are root there, and there is no user {' or '.join(users)} to run our "
+        "programs: log in as another user, or create one with `useradd --system disklab`"
     )
 
 

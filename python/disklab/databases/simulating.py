@@ -155,7 +155,7 @@ def left_caches(spec: TrialSpec, place: str) -> Iterator[Problem]:
         return
     if spec.device is None and not searches:
         return
-    rule = "only trials of rows at a stated load leave their caches to the next one"
+    rule = "only trials of rows at a stated load pass their caches on to the next one"
     way_out = "say cold or warm, and empty, written or warm"
     yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
 
@@ -343,7 +343,10 @@ def course(spec: ClusterTrial) -> Job:
 def alone(spec: ClusterTrial, place: str, title: str) -> Iterator[Problem]:
     """Yield why a trial of a server does not begin with what another trial left."""
     if AS_LEFT in (spec.before.page_cache, spec.before.host_cache) and not spec.events:
-        rule = f"a simulated trial of {title} begins by itself: no trial has left it a cache"
+        rule = (
+            f"a simulated trial of {title} is independent of others: no earlier trial has "
+            f"left it a cache"
+        )
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", AS_LEFT, rule, way_out)
     if spec.procedure.searches:
@@ -456,7 +459,7 @@ class ServerJobs:
 
         `cluster`: whose zones may be lost; servers move to no other hosts.
         """
-        assert not hosts, "no event that the simulator knows brings a host"
+        assert not hosts, "no event that the simulator supports brings a host"
         return sql_faults(events, delays, cluster) | self.own_faults(database, delays)
 
     def described(self, spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Job:

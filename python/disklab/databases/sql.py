@@ -85,8 +85,9 @@ class Login:
         if version is not None and int(version[1]) >= REQUIRES_AUTH:
             return None
         return (
-            f"{told.strip() or program} would send the password in clear to a server that asks for "
-            f"it so, and nothing encrypts the connection to {self.host}; encrypt it, or use psql "
+            f"{told.strip() or program} would send the password unencrypted to a server that "
+            f"asks for it that "
+            f"way, and nothing encrypts the connection to {self.host}; encrypt it, or use psql "
             f"{REQUIRES_AUTH} or newer"
         )
 

@@ -208,7 +208,7 @@ def _check_transport(host: HostPlace, asked: str) -> None:
     with Control(host.socket) as control:
         has = control.hello().transport
     if asked != has:
-        rule = f"host {host.name!r} runs already, over {has}"
+        rule = f"host {host.name!r} is already running, over {has}"
         way_out = "leave the option out, or name another host with --host"
         raise UserError(Problem("--transport", asked, rule, way_out))
 
@@ -246,7 +246,7 @@ def _check_same(request: AttachRequest, runs: HostRequest, name: str) -> None:
     ):
         if asked is not None and asked != has:
             shown = "none" if has is None else str(has)
-            rule = f"host {name!r} runs already, with {place} {shown}"
+            rule = f"host {name!r} is already running, with {place} {shown}"
             way_out = "leave the option out, or name another host with --host"
             problems.append(Problem(place, str(asked), rule, way_out))
     refuse(problems)
@@ -284,7 +284,7 @@ def _check_data(host: HostPlace, request: AttachRequest, resolution: Resolution)
     if resolution.volume.disks[0].medium != "remote":
         # The engine keeps data of network disks only: those of a host's own disks go with it.
         if file.stat().st_size > 0 and host.why_foreign_image(request.volume.name):
-            rule = "disklab did not make this file, and a disk of the VM's own begins empty"
+            rule = "disklab did not create this file, and a VM's own disk starts empty"
             way_out = "choose another --name, or move the file away"
             raise UserError(Problem("--name", str(file), rule, way_out))
         return None
@@ -301,12 +301,14 @@ def _filesystem(request: AttachRequest, found: str | None, resolution: Resolutio
     """Return which file system the volume will have; None: none was asked for."""
     wanted = request.filesystem
     if request.reformat and wanted is None and request.mount_point is None:
-        rule = "only a file system can be made anew"
+        rule = "only a file system can be recreated"
         raise UserError(Problem("--reformat", "given", rule, "add --filesystem xfs or ext4"))
     if found is not None and not request.reformat:
         if wanted is not None and found != wanted:
             rule = f"volume {request.volume.name!r} holds {found} from an earlier attach"
-            way_out = "add --reformat to lose it, leave --filesystem out, or choose another --name"
+            way_out = (
+                "add --reformat to delete it, leave --filesystem out, or choose another --name"
+            )
             raise UserError(Problem("--filesystem", wanted, rule, way_out))
         return found if wanted or request.mount_point else None
     if wanted is None and request.mount_point is None:
@@ -421,7 +423,9 @@ class _Step:
             self.progress(f"making {self.kind} on {path} at the speed of the disk")
             device = prove(path, self.host, name)
             if not self.request.reformat and (found := content(path)) is not None:
-                raise MachineError(f"{path}: it should be blank and holds {found}; nothing is made")
+                raise MachineError(
+                    f"{path}: it should be blank but holds {found}; nothing was created"
+                )
             kind: Filesystem = "ext4" if self.kind == "ext4" else "xfs"
             make_filesystem(device, kind, self.host.run, reformat=self.request.reformat)
         if self.point is not None:

@@ -183,7 +183,7 @@ def fault_of(kind: str, value: str | None, disk: int | None) -> dict[str, Any]:
         raise UserError(Problem("FAULT", repr(kind), "there is no such fault", way_out))
     problems = []
     if disk is not None and kind != "slow":
-        rule = f"{kind} concerns the whole volume"
+        rule = f"{kind} applies to the whole volume"
         problems.append(Problem("--disk", str(disk), rule, "leave it out"))
     if value is not None and kind in ("host-failure", "deallocate", "recover"):
         problems.append(Problem("VALUE", repr(value), f"{kind} takes no value", "leave it out"))

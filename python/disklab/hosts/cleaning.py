@@ -292,7 +292,7 @@ def _marked(host: HostPlace) -> Iterator[Step]:
 
 def _remove_half_made(host: HostPlace, name: str, record: VolumeRecord) -> Outcome:
     outcomes: list[DisklabError] = []
-    what = f"nothing makes the volume {name} of {host.name} any more"
+    what = f"nothing provides the volume {name} of {host.name} any more"
     done = _until(what, partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
     remove_mount_point(record)
     return done, "" if done else str(outcomes[-1])
@@ -471,7 +471,10 @@ def _unproved(host: HostPlace, proved: Collection[str]) -> Iterator[Step]:
         if record.device is None or record.device in proved:
             continue
         if backing_file(Path(record.device)) == f"/{volume}":
-            note = f"its mount is gone, and the proof with it; if idle: losetup -d {record.device}"
+            note = (
+                f"its mount is gone, and with it the proof that it is ours; if it is "
+                f"idle: losetup -d {record.device}"
+            )
             remove = partial(lambda note: (False, note), note)
             yield Step("device", record.device, host.name, remove, note, holds=True, possible=False)
 
@@ -525,17 +528,17 @@ def _unwritten(host: HostPlace) -> Iterator[str]:
         outputs = ran.outputs(BUSY_SECONDS)
         if outputs is None:
             ran.kill()
-            yield f"{path}: this machine's disk has not taken all data within {BUSY_SECONDS:g} s"
+            yield f"{path}: this machine's disk has not written all data within {BUSY_SECONDS:g} s"
             continue
         told = outputs[1].decode(errors="replace")
         if ran.returncode < 0 or (ran.returncode and not told):
             # Somebody ended it, which says nothing of the data.
-            yield f"{path}: whether this machine's disk has taken all data is not known"
+            yield f"{path}: it is not known whether this machine's disk has written all data"
         elif ran.returncode:
             reason = f"this machine failed to write its data back ({told.strip()})"
             with suppress(OSError):
                 os.setxattr(path, LOST, reason.encode())
-            yield f"{path}: {reason}: what was flushed may be lost"
+            yield f"{path}: {reason}: flushed data may be lost"
 
 
 def as_json(removed: list[Removed], kept: Kept) -> dict[str, object]:

@@ -194,8 +194,8 @@ class ControlGroup:
         except OSError as error:
             group.remove()
             raise MachineError(
-                f"{group.folder}: a memory group cannot be made: {error.strerror}; it needs root "
-                "and a writable cgroup file system (in a container: --privileged)"
+                f"{group.folder}: a memory group cannot be created: {error.strerror}; it needs "
+                "root and a writable cgroup file system (in a container: --privileged)"
             ) from error
         return group
 

@@ -96,7 +96,7 @@ def resolved_mount_point(point: Path, place: str) -> Path:
     try:
         if point.is_symlink() and not point.exists():
             rule = f"this link leads to {os.readlink(point)}, which does not exist"
-            way_out = f"make it first: mkdir -p {point.parent / os.readlink(point)}"
+            way_out = f"create it first: mkdir -p {point.parent / os.readlink(point)}"
             raise UserError(Problem(place, str(point), rule, way_out))
         # One that is not absolute is refused next.
         return point.resolve() if point.is_absolute() else point
@@ -115,9 +115,9 @@ def check_mount_point(point: Path, place: str) -> None:
     elif point.exists() and not point.is_dir():
         problem = "it is not a directory", "choose another directory"
     elif point.exists() and any(point.iterdir()):
-        problem = "a mount would hide what lies in this directory", "choose an empty one"
+        problem = "a mount would hide what is in this directory", "choose an empty one"
     elif not point.exists() and not point.parent.is_dir():
-        problem = f"{point.parent} does not exist", f"make it first: mkdir -p {point.parent}"
+        problem = f"{point.parent} does not exist", f"create it first: mkdir -p {point.parent}"
     if problem is not None:
         raise UserError(Problem(place, str(point), *problem))
 
@@ -213,7 +213,7 @@ def _run(
     except TimeoutError as error:
         raise MachineError(
             f"`{shown}` did not end within {seconds:.0f} s; the disk may be stalled: "
-            "`disklab disk show` says so, `disklab disk fail NAME recover` mends it"
+            "`disklab disk show` says so, `disklab disk fail NAME recover` repairs it"
         ) from error
     if ran.code not in allowed:
         said = (ran.stderr or ran.stdout).decode(errors="replace").strip().replace("\n", "; ")

@@ -107,7 +107,7 @@ def make_run_dir(run_dir: Path) -> None:
         raise MachineError(f"{run_dir}: it cannot be made: {error}") from error
     if not ours:
         raise MachineError(
-            f"{run_dir}: it holds something, and disklab did not make it; move it away or remove it"
+            f"{run_dir}: it is not empty, and disklab did not create it; move it away or remove it"
         )
     owner = Owner.keeping(root, *names)
     with folder(root, *names) as at:

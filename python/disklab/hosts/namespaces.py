@@ -100,7 +100,7 @@ class EmulatedHosts:
         for wish in wishes:
             check_name(wish.name, "the name of a host")
         if why := why_not():
-            raise MachineError(f"emulated hosts cannot be made: {why}")
+            raise MachineError(f"emulated hosts cannot be created: {why}")
         if len(wishes) > MOST_HOSTS or len({wish.name for wish in wishes}) != len(wishes):
             raise MachineError(f"a set has up to {MOST_HOSTS} hosts, each with a name of its own")
         made = cls(places, name, wishes)
@@ -219,7 +219,7 @@ class EmulatedHosts:
         if left:
             shown = "; ".join(f"{one.kind} {one.what}: {one.note}" for one in left)
             raise MachineError(
-                f"emulated hosts {self._name!r}: {shown}; `disklab clean` tries anew"
+                f"emulated hosts {self._name!r}: {shown}; `disklab clean` tries again"
             )
 
 

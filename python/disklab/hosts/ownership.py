@@ -135,8 +135,8 @@ def device_of(target: Path, places: Places, place: str) -> OurDevice:
         raise UserError(Problem(place, str(target), rule, way_out)) from error
     found = _owned(target.resolve(), places) if is_device else None
     if found is None:
-        rule = "disklab did not make this device, and touches only its own"
-        way_out = "`disklab disk list` lists those that it made"
+        rule = "disklab did not create this device, and touches only its own"
+        way_out = "`disklab disk list` lists those that it created"
         raise UserError(Problem(place, str(target), rule, way_out))
     return found
 
@@ -277,16 +277,16 @@ def _differs(device: Path, record: VolumeRecord, own: set[str], file: Path) -> s
     """Return what tells a loop device from the one that was recorded, and mounted there."""
     known, now = record.diskseq, diskseq(device)
     if known is not None and now is not None and known != now:
-        return f"it is another use of that number (diskseq {now}, ours was {known})"
+        return f"the number now belongs to another device (diskseq {now}, ours was {known})"
     try:
         number, inode = backing_inode(device)
     except OSError as error:
         # The kernel asks a dead host for what it knew longer ago than a day.
         dead = error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
-        return None if dead and known == now else f"its file cannot be told: {error.strerror}"
+        return None if dead and known == now else f"its file cannot be determined: {error.strerror}"
     if f"{os.major(number)}:{os.minor(number)}" not in own:
         return f"it shows {file} of another mount namespace"
-    return None if record.inode in (None, inode) else f"it shows another file than {file}"
+    return None if record.inode in (None, inode) else f"it shows a file other than {file}"
 
 
 def backing_inode(device: Path) -> tuple[int, int]:

@@ -240,9 +240,9 @@ class HostPlace:
         rule = None
         try:
             if not make_folder(self.root, "host", "hosts", self.name):
-                rule = "it holds something, and disklab did not make it"
+                rule = "it is not empty, and disklab did not create it"
         except (ForeignError, OSError) as error:
-            rule = f"disklab cannot make it: {error}"
+            rule = f"disklab cannot create it: {error}"
         if rule is not None:
             way_out = "move it away or remove it, or choose another name with --host"
             raise UserError(Problem("--host", str(self.run), rule, way_out))

@@ -91,20 +91,20 @@ class MountPoint:
             with suppress(OSError):
                 os.rmdir(name, dir_fd=self._parent)
             raise MachineError(
-                f"{self.path}: something came in its place meanwhile ({error.strerror}); "
+                f"{self.path}: something has replaced it in the meantime ({error.strerror}); "
                 "nothing is mounted"
             ) from error
         found = os.fstat(folder)
         if (found.st_dev, found.st_ino) != (made.st_dev, made.st_ino):
             os.close(folder)
-            raise MachineError(f"{self.path}: another folder came in its place; nothing is mounted")
+            raise MachineError(f"{self.path}: another folder has replaced it; nothing is mounted")
         self._folder = folder
 
     def mount(self, device: OurDevice, kind: str) -> None:
         """Mount a device of ours. Raises MachineError when the folder has gone elsewhere."""
         assert self._folder is not None, "it was there, or has been made"
         if os.listdir(self._folder):
-            raise MachineError(f"{self.path}: files came into it meanwhile; nothing is mounted")
+            raise MachineError(f"{self.path}: files have appeared in it; nothing is mounted")
         mount_device(device, self._folder, kind)
         points = [mount.point for mount in device.mounts()]
         if self.path not in points:
@@ -160,7 +160,7 @@ def _folder_in(parent: int, path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise MachineError(f"{path}: it is a folder no more: {error.strerror}") from error
+        raise MachineError(f"{path}: it is no longer a folder: {error.strerror}") from error
     above, found = os.fstat(parent), os.fstat(folder)
     owners = {0, os.geteuid(), above.st_uid}
     # In a folder of everybody's, such as /tmp, another user's would be taken away at any time; in
@@ -181,7 +181,7 @@ def _check(path: Path, descriptor: int) -> None:
     """Raise MachineError when a link led elsewhere: the kernel says where the open folder is."""
     where = os.readlink(f"/proc/self/fd/{descriptor}")
     if where != str(path):
-        raise MachineError(f"{path}: it leads to {where} by now; nothing is mounted")
+        raise MachineError(f"{path}: it now leads to {where}; nothing is mounted")
 
 
 # A killed process leaves its files to the kernel, which closes them within milliseconds.
@@ -265,7 +265,7 @@ def find(name: str, host: str | None, places: Places, place: str = "VOLUME") -> 
         raise UserError(Problem(place, repr(name), rule, "say which with --host"))
     rule = "no volume of this name is attached" + (f" to host {host!r}" if host else "")
     names = [target.volume for target in known]
-    otherwise = f"attached are {', '.join(names)}" if names else "`disklab disk attach` makes one"
+    otherwise = f"attached are {', '.join(names)}" if names else "`disklab disk attach` creates one"
     raise UserError(Problem(place, repr(name), rule, did_you_mean(name, names, otherwise)))
 
 

@@ -57,8 +57,8 @@ def filled(text: str, values: Values, place: str) -> str:
         try:
             return str(_OPERATORS[match["operator"]](int(value), int(number)))
         except (ValueError, ZeroDivisionError):
-            rule = f"{value} {match['operator']} {number} cannot be reckoned"
-            raise UserError(Problem(place, match[0], rule, "reckon with whole numbers")) from None
+            rule = f"{value} {match['operator']} {number} cannot be calculated"
+            raise UserError(Problem(place, match[0], rule, "use whole numbers")) from None
 
     return TEMPLATE.sub(word, text)
 

@@ -54,7 +54,7 @@ def remove(machine: Machine, folder: PurePosixPath, token: str) -> None:
     Raises MachineError when it has another marker, or none: then it is not ours.
     """
     if not folder.name.startswith(PREFIX) or ".." in folder.parts:
-        raise MachineError(f"{machine.name}: {folder} is not called as our folders are")
+        raise MachineError(f"{machine.name}: {folder} is not named like our folders")
     if folder.name not in machine.files.names(folder.parent):
         return
     if MARKER not in machine.files.names(folder):

@@ -203,7 +203,7 @@ def doubts(told: Mapping[str, Any], mbit_per_s: float | None) -> Iterator[str]:
     if told.get("stolen_ratio", 0.0) > MOST_STEAL:
         yield (
             f"the host below took {told['stolen_ratio']:.0%} of the CPU time of {name} (steal): "
-            "its neighbours are in these figures"
+            "these figures include the effect of its neighbours"
         )
     if mbit_per_s is None:
         return

@@ -140,7 +140,7 @@ def _asked(
     except reading.NotAsExpectedError:
         code, words = ended.code, ended.said
         raise MachineError(
-            f"{machine.name}: the engine said nothing of the disk (code {code}): {words}"
+            f"{machine.name}: the engine reported nothing about the disk (code {code}): {words}"
         ) from None
     if not answer.ok:
         told = answer.refused

@@ -153,7 +153,7 @@ def device_to(machine: Machine, address: str) -> str:
     ended = machine.run(Command(["ip", "-o", "route", "get", address]))
     words = ended.stdout.decode(errors="replace").split()
     if ended.code != 0 or "dev" not in words[:-1]:
-        raise MachineError(f"{machine.name}: no way to {address} is known there: {ended.said}")
+        raise MachineError(f"{machine.name}: it has no route to {address}: {ended.said}")
     return words[words.index("dev") + 1]
 
 
@@ -163,7 +163,7 @@ def shaping_lacks(place: str, machine: Machine, others: Mapping[str, str]) -> It
     tried = machine.run(Command(["unshare", "--net", "sh", "-c", script]))
     if tried.code != 0:
         said = tried.said.partition("\n")[0]
-        rule = f"slow_link and lossy take netem, which this host does not have: {said}"
+        rule = f"slow_link and lossy need netem, which this host does not have: {said}"
         way_out = (
             "load it there (`modprobe -a sch_netem sch_prio cls_u32`; Debian has them in its "
             "kernel's package, Fedora in kernel-modules-extra), or leave those events out"
@@ -171,12 +171,12 @@ def shaping_lacks(place: str, machine: Machine, others: Mapping[str, str]) -> It
         yield Problem(place, machine.name, rule, way_out)
         return
     if len(others) >= MOST_BANDS:
-        rule = f"ways to at most {MOST_BANDS - 1} hosts are made slow or lossy"
+        rule = f"ways to at most {MOST_BANDS - 1} hosts can be made slow or lossy"
         yield Problem(place, str(len(others)), rule, "measure on fewer hosts")
     try:
         devices = {device_to(machine, address) for address in others.values()}
         if len(devices) > 1:
-            rule = f"its ways to the other hosts go over several interfaces: {sorted(devices)}"
+            rule = f"its routes to the other hosts use several interfaces: {sorted(devices)}"
             yield Problem(place, machine.name, rule, "give addresses of one network")
         for device in devices:
             name, handle = qdisc_of(machine, device)
@@ -279,14 +279,14 @@ class HostLinks:
         ended = machine.run(Command(route_words(other.address)))
         if ended.code != 0:
             raise MachineError(
-                f"{machine.name}: the way to {other.name} cannot be cut: {ended.said}"
+                f"{machine.name}: the connection to {other.name} cannot be cut: {ended.said}"
             )
 
 
 def missing(place: str, machine: Machine, others: Mapping[str, str]) -> Iterator[Problem]:
     """Yield why a host's links cannot be changed. `others`: addresses of the other hosts."""
     if machine.is_here:
-        rule = "links of the machine that disklab runs on are not changed: its SSH goes over them"
+        rule = "disklab does not change the links of its own machine, because its SSH uses them"
         yield Problem(
             place, machine.name, rule, "measure on other hosts, or leave those events out"
         )
@@ -299,10 +299,12 @@ def missing(place: str, machine: Machine, others: Mapping[str, str]) -> Iterator
         try:
             ip_address(address)
         except ValueError:  # noqa: PERF203 - few hosts, and all problems are told
-            rule = f"the way to {name} is changed by its IP address, which is not known"
+            rule = (
+                f"to change the connection to {name} its IP address is needed, which is not known"
+            )
             yield Problem(place, address, rule, "write it as private_address in the hosts file")
     said = machine.run(Command(["printenv", "SSH_CONNECTION"])).stdout.decode(errors="replace")
     from_here = said.split()[:1]
     for name in [name for name, address in others.items() if [address] == from_here]:
-        rule = f"our SSH comes from {name}, so what is done to that way is done to us"
+        rule = f"our SSH comes from {name}, so changing that connection would affect us"
         yield Problem(place, machine.name, rule, "run disklab, or its jump, on another host")

@@ -41,7 +41,7 @@ _WITH_PORT = re.compile(r"(?:ssh://)?(?:([^@/]+)@)?([^:@/\[\]]+|\[[^\]]+\])(?::(
 def _destination(value: Any) -> str:
     parts = _WITH_PORT.fullmatch(value) if isinstance(value, str) else None
     if parts is not None and (parts[3] or str(value).startswith("ssh://")):
-        rule = "ports and jump hosts are told to ssh by its own configuration, not here"
+        rule = "ports and jump hosts belong in ssh's own configuration, not here"
         lines = ["Host NAME", f"HostName {parts[2].strip('[]')}"]
         lines += [f"User {parts[1]}"] if parts[1] else []
         lines += [f"Port {parts[3]}"] if parts[3] else []
@@ -104,7 +104,7 @@ class StripeOfDisks(Part):
     @model_validator(mode="after")
     def _whole_pages(self) -> StripeOfDisks:
         if self.chunk_bytes < 4096 or self.chunk_bytes & (self.chunk_bytes - 1):
-            rule = "a chunk is a power of two, from 4 KiB on: mdadm takes no other"
+            rule = "a chunk is a power of two, from 4 KiB on: mdadm accepts no other"
             raise Unreadable(rule, "write for example 64KiB")
         return self
 
@@ -148,12 +148,13 @@ class Volume(Part):
 
 Change = Literal["read_ahead", "governor", "swap", "page_cache", "links", "network"]
 CHANGES: dict[Change, str] = {
-    "read_ahead": "read-ahead of a volume's disk, as the experiment asks",
+    "read_ahead": "read-ahead of a volume's disk, as the experiment requires",
     "governor": "the CPUs' frequency governor: performance",
     "swap": "swapping off",
     "page_cache": "the host's clean page cache dropped before a cold trial",
-    "links": "its ways to the other hosts cut, where a timetable says so",
-    "network": "its ways to the other hosts slow or lossy (tc, netem), where a timetable says so",
+    "links": "its connections to the other hosts cut, if a timetable says so",
+    "network": "its connections to the other hosts slow or lossy (tc, netem), if a timetable "
+    "says so",
 }
 """What of a host may be changed when its `may_change` says so, and is changed back."""
 

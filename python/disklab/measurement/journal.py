@@ -64,7 +64,7 @@ def qdisc_of(machine: Machine, device: str) -> tuple[str, str]:
         words = line.split()
         if ended.code == 0 and words[:1] == ["qdisc"] and words[3:4] == ["root"]:
             return words[1], words[2]
-    raise MachineError(f"{machine.name}: tc does not tell the discipline of {device}: {ended.said}")
+    raise MachineError(f"{machine.name}: tc does not show the discipline of {device}: {ended.said}")
 
 
 def remove_qdisc(machine: Machine, device: str) -> None:
@@ -78,7 +78,7 @@ def remove_qdisc(machine: Machine, device: str) -> None:
 
 CHANGES = "changes.jsonl"
 KIND = reading.Kind(
-    "a record of changes", 64 << 20, "undo by hand what it tells", most_line_bytes=1 << 20
+    "a record of changes", 64 << 20, "undo by hand what it lists", most_line_bytes=1 << 20
 )
 OURS = ".disklab-"
 """What the names of our files and folders on a host begin with."""
@@ -241,7 +241,7 @@ def _ran(machine: Machine, *words: str) -> None:
 
 def _remove_file(machine: Machine, change: Change) -> str | None:
     if not PurePosixPath(change.path).name.startswith(OURS):
-        raise MachineError(f"{machine.name}: {change.path} is not called as our files are")
+        raise MachineError(f"{machine.name}: {change.path} is not named like our files")
     _ran(machine, "rm", "-f", "--", change.path)
     return None
 
@@ -249,7 +249,7 @@ def _remove_file(machine: Machine, change: Change) -> str | None:
 def _remove_folder(machine: Machine, change: Change) -> str | None:
     path = PurePosixPath(change.path)
     if not path.name.startswith(OURS):
-        raise MachineError(f"{machine.name}: {path} is not called as our folders are")
+        raise MachineError(f"{machine.name}: {path} is not named like our folders")
     if path.name in machine.files.names(path.parent):
         _ran(machine, "rmdir", "--", str(path))
     return None

@@ -179,7 +179,7 @@ def _azure_size(machine: Machine) -> str | None:
 
 
 def stolen_ratio(before: str, after: str) -> float:
-    """Return the share of its CPUs' time that the host below took from a VM, 0 to 1.
+    """Return the share of its CPUs' time that the underlying host took from a VM, 0 to 1.
 
     `before`, `after`: the first line of its /proc/stat.
     """

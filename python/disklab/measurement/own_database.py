@@ -106,7 +106,10 @@ def _why_not(experiment: Experiment, trial: Trial, hosts: Hosts) -> Refusal | No
         return Refusal(place(("workload",)), spec.workload.kind, rule, way_out)
     if spec.events and len(client_hosts.names_of(hosts)) > 1:
         # Which version of a row was acknowledged last is known to one generator alone.
-        rule = "beside a timetable one client makes the load: it knows what was acknowledged last"
+        rule = (
+            "with a timetable a single client generates the load, because only it knows "
+            "what was acknowledged last"
+        )
         value = ", ".join(client_hosts.names_of(hosts))
         way_out = "take all but one of them out of the hosts file"
         return Refusal(place(("events",)), value, rule, way_out)
@@ -120,16 +123,16 @@ def _why_not_changed(experiment: Experiment, spec: TrialSpec, hosts: Hosts) -> R
         asked = [kind for kind in kinds if any(event.kind == kind for event in spec.events)]
         lacks = [name for name, one in hosts.file.hosts.items() if key not in one.may_change]
         if asked and lacks:
-            rule = f"that gives the hosts {what} of ours, and they do not all allow that"
+            rule = f"this needs {what} of ours on the hosts, and not all of them allow it"
             way_out = f"write may_change: [{key}] at {', '.join(lacks)}"
             return Refusal(place(("events",)), ", ".join(asked), rule, way_out)
     narrow = [e for e in spec.events if e.bandwidth_bytes_per_s is not None and len(e.ends) == 1]
     if narrow:
-        rule = "on hosts a bandwidth is that of the way between two, and not of a whole link"
+        rule = "on hosts a bandwidth applies to the connection between two, not to a whole link"
         way_out = f"write slow_link: {narrow[0].ends[0]}-{CLIENT}, and the same for the others"
         return Refusal(place(("events",)), f"slow_link: {narrow[0].ends[0]}", rule, way_out)
     if changes_links(spec) and not client_hosts.names_of(hosts):
-        rule = "the load comes from this machine, and so does SSH: its links stay as they are"
+        rule = "the load comes from this machine, and so does SSH, so its links are not changed"
         way_out = "add a host of role client to the hosts file"
         return Refusal(place(("events",)), "links", rule, way_out)
     return None
@@ -157,7 +160,7 @@ def _why_not_there(
     nodes, place = nodes_of(trial), experiment.document.place
     if len(found) < nodes:
         there = ", ".join(spot.host for spot in found)
-        rule = f"each node is on a host of its own, and there are {len(found)} ({there})"
+        rule = f"each node needs a host of its own, and there are {len(found)} ({there})"
         way_out = "add hosts of role node to the hosts file, or lower the number of nodes"
         return Refusal(place(("cluster", "nodes")), str(nodes), rule, way_out)
     for name in volumes_apart(trial):
@@ -353,7 +356,7 @@ class OwnDatabaseStage(ClusterStage):
         for name in volumes_apart(turn.trial):
             if kept is not None:
                 change = kept[name]
-                say(f"{spot.host}: going on with the full data in {change.path}")
+                say(f"{spot.host}: continuing with the complete data in {change.path}")
             else:
                 # The volume of the tables may be called otherwise: `groups` can say so.
                 volume = spot.volume if name == DATA else name
@@ -388,7 +391,7 @@ class OwnDatabaseStage(ClusterStage):
         if volume.directory is not None:
             return volume.directory
         filesystem = turn.on_cluster.cluster.volumes[asked].filesystem
-        say(f"{spot.host}: making and mounting {filesystem} for {known}")
+        say(f"{spot.host}: creating and mounting {filesystem} for {known}")
         place = self.hosts.place("hosts", spot.host, "volumes", known)
         directory, changes = format_and_mount(machine, volume, filesystem, self.journal, place)
         # Its folder is removed before, then it is unmounted, then its mount point goes.

@@ -97,7 +97,7 @@ def _volumes_on(placed: Placed, name: str, here: Sequence[Trial]) -> Iterator[tu
 def _undroppable(hosts: Hosts, name: str, machine: Machine) -> Iterator[Problem]:
     """Yield that a page cache may not be dropped, which the hosts file lets us do."""
     if "page_cache" in hosts.file.hosts[name].may_change and not may_drop_page_cache(machine):
-        rule = "the user that disklab is on this host may not drop its page cache"
+        rule = "the user as whom disklab logs in may not drop this host's page cache"
         way_out = "log in as root, or take page_cache out of may_change"
         yield Problem(hosts.place("hosts", name), str(DROP_CACHES), rule, way_out)
 
@@ -106,7 +106,8 @@ def disks_in_words(volume: Volume) -> Iterator[str]:
     """Yield what is done to the disks of a volume, for the plan."""
     for disk in volume.disks:
         named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
-        yield f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data go"
+        yield f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data will be "
+        "deleted"
     if volume.stripe is not None:
         chunk = about_bytes(volume.stripe.chunk_bytes)
         yield (

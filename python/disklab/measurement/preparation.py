@@ -80,7 +80,7 @@ class Options:
             return TypeAdapter(cls).validate_python(stored)
         except ValidationError as error:
             way_out = "begin another run; this one's file was changed or is damaged"
-            rule = f"does not say how the run was begun ({error.error_count()} findings)"
+            rule = f"does not say how the run was started ({error.error_count()} findings)"
             raise UserError(Problem(place, "measure", rule, way_out)) from None
 
 
@@ -278,7 +278,9 @@ def _unwatched(wanted: Wanted, name: str, machine: Machine) -> Iterator[Problem]
     for key, volume in wanted.hosts.file.hosts[name].volumes.items():
         place = wanted.hosts.place("hosts", name, "volumes", key)
         if volume.directory is None:
-            rule = "the disks of a database that runs already are in use: none is formatted"
+            rule = (
+                "the disks of a database that is already running are in use, so none is formatted"
+            )
             way_out = "name the directory of its data: volumes: {data: /var/lib/...}"
             yield Problem(place, "format", rule, way_out)
         elif machine.run(Command(["test", "-d", volume.directory])).code != 0:
@@ -301,7 +303,8 @@ def _read_ahead_in_words(wanted: Wanted, host: Host) -> Iterator[str]:
             asked.add(trial.spec.cluster.volumes["data"].read_ahead_bytes)
     told = sorted(one >> 10 for one in asked if one is not None)
     if told and "read_ahead" in host.may_change:
-        yield f"read-ahead of the volume's disk: {', '.join(map(str, told))} KiB, as a trial asks"
+        yield f"read-ahead of the volume's disk: {', '.join(map(str, told))} KiB, as a trial "
+        "requires"
 
 
 def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> Iterator[Problem]:
@@ -337,7 +340,7 @@ def missing_directory(
         yield Problem(place, directory, str(error), "make it there, on the disk to be measured")
         return
     if machine.run(Command(["test", "-w", directory])).code != 0:
-        rule = "may not be written by the user that disklab is on this host"
+        rule = "may not be written by the user as whom disklab logs in"
         yield Problem(place, directory, rule, "let that user write there, or log in as another")
 
 

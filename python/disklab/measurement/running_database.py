@@ -44,15 +44,15 @@ def place_cluster(experiment: Experiment, trials: Sequence[Trial]) -> list[Trial
         elif trial.spec.events:
             place = experiment.document.place(("events",))
             value = f"{len(trial.spec.events)} steps"
-            rule = "disklab starts and stops nothing of a database that runs already"
+            rule = "disklab does not start or stop a database that is already running"
             way_out = "have it built: `hosts` in the hosts file; or rehearse it"
             refused[trial.index] = Refusal(place, value, rule, way_out)
     asked = {trial.index: fixed_parts(trial.spec) for trial in able}
     for key, values in different(list(asked.values())):
         told = ", ".join(map(str, values))
         rule = (
-            f"the trials ask for several values of {key} ({told}), and a database that runs "
-            "already is as it is"
+            f"the trials need several values of {key} ({told}), but disklab does not change a "
+            "database that is already running"
         )
         place = experiment.document.place(tuple(key.split(".")))
         for index, parts in asked.items():

@@ -85,8 +85,8 @@ def not_brought_about(trials: Sequence[Trial]) -> Iterator[str]:
             asked[f"{spec.before.credits_ratio:.0%}"] = None
     for share in asked:
         yield (
-            f"before.credits: {share} is not brought about: the burst credits of real disks and "
-            "VMs are what their load until now has left; a load or a rest beforehand changes them"
+            f"before.credits: {share} cannot be brought about: the burst credits of real disks "
+            "and VMs are whatever their load so far has left; load or rest beforehand changes them"
         )
 
 
@@ -188,7 +188,7 @@ def _conflicts(
         for key, values in different(list(asked.values())):
             told = ", ".join(map(str, values))
             rule = (
-                f"{spot} is one disk, and the trials ask for several values of {key} ({told}), "
+                f"{spot} is one disk, and the trials need several values of {key} ({told}), "
                 "which disklab does not change on a host"
             )
             way_out = (

@@ -164,7 +164,7 @@ def _directory(
             site.journal.undo(change, machine)
         site._regions.pop(spot, None)
         site._mounted.pop(spot, None)
-    emit(PhaseStarted("build", f"{spot}: making and mounting {filesystem}"))
+    emit(PhaseStarted("build", f"{spot}: creating and mounting {filesystem}"))
     begun = time.monotonic()
     place = site.hosts.place("hosts", spot.host, "volumes", spot.volume)
     directory, changes = format_and_mount(machine, volume, filesystem, site.journal, place)
@@ -206,8 +206,8 @@ def _neighbours(
     told = site.canaries.doubts(str(spot), figures)
     if stolen > STOLEN_RATIO:
         told.append(
-            f"the host below took {stolen:.0%} of the CPU time of {spot.host} (steal): its "
-            "neighbours are in these figures"
+            f"the host below took {stolen:.0%} of the CPU time of {spot.host} (steal): these "
+            "figures include the effect of its neighbours"
         )
     return told
 

@@ -56,8 +56,8 @@ def assumed(found: Found, stated: Stated) -> list[str]:
     told = []
     if not stated.hardware:
         told.append(
-            "VM size and disks were not given (--vm, --disks): those of the file are only a "
-            "beginning, and advice cannot tell what another choice saves"
+            "VM size and disks were not given (--vm, --disks): those in the file are only a "
+            "starting point, and advice cannot say what another choice would save"
         )
     if found.row_bytes is None:
         told.append("rows of 1000 B were assumed: none could be measured")
@@ -114,7 +114,7 @@ def _head(found: Found, stated: Stated) -> Iterator[str]:
     p99 = found.worst_p99_ms
     told_p99 = "" if p99 is None else f", p99: {plain_number(p99, 3)}ms"
     yield ""
-    yield "# `disklab advise` compares with what runs where its hardware is stated."
+    yield "# `disklab advise` compares with the current system if its hardware is stated."
     yield f"observed: {{at: {began}, for: {window.seconds:.0f}s, hardware: {kind}{told_p99}}}"
     yield ""
 
@@ -159,7 +159,7 @@ def _body(found: Found, stated: Stated) -> Iterator[str]:
     yield f"  load: {{rate: {plain_number(rate, 4)}/s}}"
     yield "  stop: {duration: 60s}"
     yield ""
-    yield "# Burst credits are spent: what is bought must do its rate all day."
+    yield "# Burst credits are spent: what is bought must sustain its rate all day."
     yield "before: {page_cache: warm, host_cache: written, credits: 0%}"
 
 

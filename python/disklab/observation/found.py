@@ -61,7 +61,7 @@ def working_set(first: CacheSeen, last: CacheSeen, whole: float) -> WorkingSet |
     held = min(1.0, last.held / whole)
     words = f"the {last.name} holds {held * 100:.0f} % of the {last.of}, answered {hit * 100:.0f} %"
     if held >= TOLD_RATIO:
-        return f"{words}, so it cannot tell which are asked for more often"
+        return f"{words}, so it cannot show which are requested more often"
     return _of_full(held, hit, words) if last.full else _of_roomy(held, hit, words)
 
 
@@ -234,7 +234,7 @@ class Found:
     def asked_in_words(self) -> str:
         """The working set with its range, or that nothing tells it."""
         if self.asked is None:
-            return "no cache shows it: all rows are taken to be in use"
+            return "no cache shows it, so all rows are assumed to be in use"
         one = self.asked
         return (
             f"{one.ratio * 100:.0f} % of the rows ({one.least * 100:.0f} to "

@@ -92,7 +92,7 @@ def read_register(path: Path) -> dict[str, Any]:
         rule = "is not a file of --register"
         raise UserError(Problem(PLACE, str(path), rule, reading.REGISTER.way_out)) from None
     if digest(content) != content.get("sha256"):
-        rule = f"was changed after {content.get('registered')}: its digest does not hold"
+        rule = f"was changed after {content.get('registered')}: its digest does not match"
         raise UserError(Problem(PLACE, str(path), rule, "get the file that was registered"))
     return content
 

@@ -80,7 +80,7 @@ class Search:
         p50, most = self.best["latency_ms"]["p50"], self.steps[-1]
         if p50 > self.target_ms:
             found.append(
-                f"the median is above {self.target_ms:g} ms with {self.threads} threads already"
+                f"the median is above {self.target_ms:g} ms even with {self.threads} threads"
             )
         elif self.threads == most:
             found.append(f"the target is not reached with {most} threads, the most allowed")

@@ -257,6 +257,8 @@ def look_here(wanted: Wanted, tell: Listener) -> Probed:
 def check_cells_remain(plan: Plan, subject: Subject) -> None:
     """Refuse a plan of writes alone where nothing may be written."""
     if not runnable(plan, subject.region).cells:
-        rule = "disklab never writes to what it did not create, and the plan has only writes"
+        rule = (
+            "disklab never writes to a device that it did not create, and the plan has only writes"
+        )
         way_out = "choose --rw randread, or name a directory where the probe makes its own file"
         raise UserError(Problem("--rw", subject.region.shown, rule, way_out))

@@ -310,7 +310,7 @@ class FioOn:
                 if elapsed_s > limit_s:
                     raise MachineError(
                         f"{self._machine.name}: fio did not end within {limit_s:.0f} s: the disk "
-                        "seems to be stalled (`disklab disk show` tells, when it is one of ours)"
+                        "seems to be stalled (`disklab disk show` says so if it is one of ours)"
                     )
                 tick(elapsed_s)
             text = output.text()

@@ -177,8 +177,8 @@ def verdict_record(judged: Verdict | None) -> dict[str, Any] | None:
 
 Job = Mapping[str, Any]
 
-NOT_SYNCHRONOUS = "its jobs ran at the same time, so none of them is held against the disk alone"
-MANY = "percentiles are means of its jobs' percentiles: fio told of each job by itself"
+NOT_SYNCHRONOUS = "its jobs ran at the same time, so none of them is compared with the disk alone"
+MANY = "percentiles are means of its jobs' percentiles: fio reported each job separately"
 
 
 @dataclass(frozen=True)

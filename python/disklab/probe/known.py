@@ -131,6 +131,6 @@ def only_predicted(section: Fio) -> None:
         "direct: false": not section.direct,
         f"bs: {section.block_bytes}": section.block_bytes % SECTOR_BYTES,
     }
-    rule = "is predicted, and neither rehearsed nor probed"
+    rule = "can be predicted, but neither rehearsed nor probed"
     way_out = "use `disklab predict`, or leave it out; emulated disks have sectors of 4 KiB"
     refuse(Problem("workload.fio", name, rule, way_out) for name, given in has.items() if given)

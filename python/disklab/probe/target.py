@@ -167,7 +167,7 @@ def open_file(at: Opened, plan: Plan) -> Region:
     holes = at.status.st_blocks * 512 < at.status.st_size
     condition = "existing file, read only"
     if holes:
-        condition += "; it has holes, and reading them is no disk read"
+        condition += "; it has holes, and reading a hole is not a disk read"
     return Region(at.path, str(at.shown), size_bytes, writable=False, condition=condition)
 
 
@@ -179,7 +179,7 @@ def open_device(at: Opened, plan: Plan, *, ours: bool, destroy_data: bool) -> Re
         return Region(at.path, str(at.shown), size_bytes, writable=False, condition=condition)
     place = "disklab probe DEVICE"
     if in_use(at.path):
-        rule = "the device is mounted or in use, and writes to it would corrupt what is there"
+        rule = "the device is mounted or in use, and writes to it would corrupt its contents"
         way_out = "name its mount point, where the probe makes a file of its own, or unmount it"
         raise UserError(Problem(place, str(at.shown), rule, way_out))
     found = content(at.path)

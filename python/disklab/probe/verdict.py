@@ -202,7 +202,7 @@ def judge(
         elif reason is None and owed.burst is not None:
             reason = f"below even its base rate, {owed.bound_by}: the host itself is slow"
         elif reason is None:
-            reason = "no cap explains it: the host itself is slow"
+            reason = "no limit explains it: the host itself is slow"
     elif outcome is Outcome.MET and owed.burst is not None:
         reason = credits_spent(verdict, owed.bound_by, owed.burst.bound_by)
     return Verdict(outcome, verdict.quantity, verdict.measured, verdict.promised, reason)

@@ -67,8 +67,8 @@ def benchmark_remarks(series: Series) -> Iterator[str]:
     retries = sum((Counter(run.retries) for run in runs), Counter())
     for state, count in retries.items():
         yield (
-            f"{count} attempts at transactions were undone by others (SQLSTATE {state}) and made "
-            "again: response times hold all attempts"
+            f"{count} attempts at transactions were undone by others (SQLSTATE {state}) and "
+            "retried: response times include all attempts"
         )
 
 
@@ -79,7 +79,7 @@ def benchmark_violations(series: Series) -> Iterator[str]:
             if not one.passed:
                 example = f", such as {one.example}" if one.example else ""
                 yield (
-                    f"TPC-C consistency condition {one.number} is broken {one.violations} times "
+                    f"TPC-C consistency condition {one.number} is violated {one.violations} times "
                     f"({one.rule}){example}"
                 )
 
@@ -503,9 +503,9 @@ def _condition_warnings(turn: Turn, series: Series, waits: list[LimitWait]) -> l
     for wait in waits:
         if not wait.credits_capacity and (wait.utilisation or 0.0) > MOST_UTILISATION:
             found.append(
-                f"{wait.volume} {wait.limit}: more than its rate came through, because each pass "
-                "begins with its full allowance and passes are short; a larger --scale makes them "
-                "longer"
+                f"{wait.volume} {wait.limit}: more than its rate got through, because each pass "
+                f"begins with "
+                "a full allowance and passes are short; a larger --scale makes them longer"
             )
         start, left, capacity = wait.credits_start, wait.credits_left, wait.credits_capacity
         if start is None or left is None or not capacity:

@@ -253,8 +253,8 @@ def shortfall(series: Series, rate_per_s: float, *, timetable: bool) -> str:
         # Those that a server was away for are no queue that grows.
         why = f"{failed:,} failed, {series.unsent:,} were not sent"
     return (
-        f"{series.ops_per_s:.0f} of the {rate_per_s:.0f} operations a second that were "
-        f"offered were done: {why}"
+        f"{series.ops_per_s:.0f} of the {rate_per_s:.0f} operations a second offered were "
+        f"completed: {why}"
     )
 
 

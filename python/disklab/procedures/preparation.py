@@ -165,7 +165,7 @@ def resume(  # noqa: PLR0913, PLR0917 - what the options of the command say
 def _with_repeats(run: Run, options: Options, repeats: int) -> Options:
     """Return the options with more repeats, and note them in the run. Raises UserError."""
     if repeats < options.repeats:
-        rule = f"the run was begun with {options.repeats} repeats, and what was measured stays"
+        rule = f"the run was started with {options.repeats} repeats, and its results are kept"
         way_out = f"give {options.repeats + 1} or more, or leave it out"
         raise UserError(Problem("--repeat", str(repeats), rule, way_out))
     more = replace(options, repeats=repeats)
@@ -258,7 +258,7 @@ def _option_problems(options: Options) -> Iterator[Problem]:
         rule = f"time runs 1 to {MOST_TIME_DILATION} times slower"
         yield Problem("--time-dilation", str(options.time_dilation), rule, "write for example 8")
     if options.scale is not None and not 0 < options.scale <= 1:
-        rule = "a scale shrinks: it is above 0 and at most 1"
+        rule = "a scale is above 0 and at most 1"
         yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
 
 

@@ -271,8 +271,9 @@ def fewer_copies(turn: Turn) -> list[str]:
         return []
     return [
         f"replication factor {copies.here:g} for {copies.full:g}: a node has its share of the "
-        "data, but nothing goes between replicas; rates are those of a node without its work for "
-        f"the others' copies (--nodes {copies.full:g} has them all)"
+        "data, but "
+        "there is no traffic between replicas; rates are those of a node without the work for "
+        f"copies on other nodes (--nodes {copies.full:g} has them all)"
     ]
 
 

@@ -261,6 +261,6 @@ def _notes(turn: Turn, replay: Replay, measured: Measurement) -> Iterator[str]:
     if done < asked:
         yield f"fio had replayed {done} of {asked} I/Os when twice the trace's time was over"
     yield (
-        "the disk is new: what the trace reads and has not written is zeros, which takes an "
-        "emulated disk as long as anything else; fio's latencies begin when it sends an I/O"
+        "the disk is new: blocks that the trace reads but has not written are zeros, which take an "
+        "emulated disk as long as anything else; fio measures latency from when it sends an I/O"
     )

@@ -35,7 +35,7 @@ def workload_of(spec: TrialSpec, seed: int, time_dilation: int = 1) -> Workload:
     Raises UserError for what it lacks on this machine.
     """
     if (together := spec.workload.writes_per_commit) is not None:
-        rule = "the load clients commit each write by itself"
+        rule = "the load clients commit each write separately"
         way_out = "leave it out, or predict it: `disklab predict` and `disklab advise` have it"
         raise UserError(Problem("workload.writes_per_commit", str(together), rule, way_out))
     return WORKLOADS[spec.workload.kind](only(ClusterTrial, spec), seed, time_dilation)

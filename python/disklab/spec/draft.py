@@ -122,7 +122,7 @@ def _problems(wish: Draft) -> list[Problem]:
         rule = "is the share of the operations that read, 0 to 100"
         found.append(Problem("--reads", f"{wish.read_ratio:.0%}", rule, "write for example 80"))
     if len(set(wish.disks)) < len(wish.disks):
-        rule = "the same disks twice make no comparison"
+        rule = "the same disks twice are not a comparison"
         found.append(Problem("--disks", ", ".join(wish.disks), rule, "name each once"))
     return found
 

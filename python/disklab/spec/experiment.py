@@ -240,7 +240,9 @@ class Experiment:
                 place = self.document.place(("events", number, event.kind), cell.tree)
                 yield Problem(place, event.kind, rule, "use `disklab rehearse`")
         if cell.spec.workload.trace is not None and mode == "measure":
-            rule = "a trace is replayed on emulated disks alone: it writes where the trace did"
+            rule = (
+                "a trace is replayed only on emulated disks, because it writes where the trace did"
+            )
             place = self.document.place(("workload", "trace"), cell.tree)
             yield Problem(place, cell.spec.workload.trace.file, rule, "use `disklab rehearse`")
         added = {event.node for event in cell.spec.events if event.kind == "add"}

@@ -284,7 +284,7 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
     reads = spec.workload.operations is not None and spec.workload.operations.reads
     if facts.consistency_levels and database.consistency == "ANY" and reads:
         # Source: `ConsistencyLevel.validateForRead` of Cassandra 3.11.
-        rule = f"{facts.title} has ANY for writes alone, and this load reads"
+        rule = f"{facts.title} has ANY only for writes, and this load reads"
         yield Problem(site.place(("database", "consistency")), "ANY", rule, "use ONE")
     yield from _wrong_chunks(database.table, site)
 
@@ -359,7 +359,7 @@ def unused_volumes(cluster: Cluster, database: Database | None, site: Site) -> I
     used = tuple(dict.fromkeys(("data", *facts.log_volumes)))
     for name in cluster.volumes:
         if name not in used:
-            rule = f"{facts.title} puts nothing on it: it uses {', '.join(used)}"
+            rule = f"{facts.title} does not use it: it uses {', '.join(used)}"
             log = f"call its log's volume {used[1]}" if used[1:] else "leave it out"
             place = site.place(("cluster", "volumes", name))
             yield Problem(place, name, rule, did_you_mean(name, used, log))

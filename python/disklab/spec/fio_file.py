@@ -186,7 +186,7 @@ class FioFile:
         elif key.split()[0] == "include":
             self.fault(number, line, "files are not included", "write its lines here")
         elif "${" in value or "$(" in value:
-            rule = "a variable is fio's environment's, which disklab does not know"
+            rule = "a variable comes from fio's environment, which disklab does not know"
             self.fault(number, line, rule, "write its value")
         else:
             name = SAME.get(key, key)

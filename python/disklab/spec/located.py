@@ -32,7 +32,7 @@ def is_stress_profile(keys: Iterable[str]) -> bool:
 
 def stress_problem(path: Path) -> Problem:
     """Return what to say of a user profile of cassandra-stress."""
-    rule = "is a user profile of cassandra-stress, and no experiment"
+    rule = "is a user profile of cassandra-stress, not an experiment"
     way_out = (
         "write its rows as `dataset` and its load as `workload`, see docs/experiment-file.md; "
         "partitions of many rows and queries of one's own cannot be predicted"
@@ -80,7 +80,7 @@ def ycsb_problem(path: Path, text: str) -> Problem:
     work = {"operations": mapping(shares)} | ({"keys": keys} if keys in KEYS else {})
     row = f"{given.get('fieldcount', FIELDS)} x {given.get('fieldlength', FIELD_BYTES)}B"
     rows = {"rows": given.get("recordcount", "10M"), "row": row}
-    rule = "is a workload file of YCSB, and no experiment"
+    rule = "is a workload file of YCSB, not an experiment"
     way_out = (
         f"write `dataset: {mapping(rows)}` and `workload: {mapping(work)}` with cluster, database "
         "and load; `disklab experiment new FILE` makes such a file"

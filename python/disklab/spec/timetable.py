@@ -72,7 +72,7 @@ class Failures(Part):
     @model_validator(mode="after")
     def _some(self) -> Failures:
         if not (self.vm_lost_per_year or self.vm_restarts_per_year or self.disk_lost_per_year):
-            raise Unreadable("nothing of it ever fails", "write for example vm_lost_per_year: 8%")
+            raise Unreadable("nothing in it ever fails", "write for example vm_lost_per_year: 8%")
         return self
 
 
@@ -127,10 +127,10 @@ MEASURED_KINDS = ("kill", "start", "restart", "cut", "slow_link", "lossy", "join
 """What may happen to a database that disklab has built on hosts: its own processes, no machine; and
 ways between hosts that allow it."""
 _DISK, _HOST = (
-    "the disk below is yours, and disklab breaks none",
-    "no machine of yours is lost, moved or added for it",
+    "the underlying disk is yours, and disklab does not break it",
+    "disklab does not lose, move or add a machine of yours",
 )
-_ASKED = "disklab asks that of databases in rehearsals alone"
+_ASKED = "disklab does that only to databases in rehearsals"
 WHY_NOT_MEASURED: dict[str, str] = {
     **dict.fromkeys(DISK_KINDS, _DISK),
     **dict.fromkeys((*OTHER_VM_KINDS, "lose", "lose_zone", "replace"), _HOST),
@@ -141,7 +141,7 @@ NOT_YET = {
     "stop": "write kill: the process ends without being asked",
     "fail": "write stall, or slow",
     "zone": "write lose_zone",
-    "partition": "write cut: n1-n2 for each two nodes that are parted",
+    "partition": "write cut: n1-n2 for every two nodes that are separated",
 }
 """What people will look for, and what comes nearest to it."""
 MOST_EVENTS = 100
@@ -274,7 +274,7 @@ class TimedEvent(Part):
             raise Unreadable("a link is that of a node, or between two", "write n2 or n1-n2")
         if self.ends == (CLIENT,):
             rule = "without the client's link there is no load"
-            raise Unreadable(rule, f"write {CLIENT}{BETWEEN}n2 for its way to a node")
+            raise Unreadable(rule, f"write {CLIENT}{BETWEEN}n2 for its connection to a node")
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -69,7 +69,7 @@ def _ending_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
         yield Problem(site.place(("events",)), str(len(spec.events)), rule, "leave some out")
     if spec.procedure is not None and spec.procedure.searches:
         kind = spec.procedure.kind
-        rule = f"a timetable runs beside one load, and procedure {kind} tries many"
+        rule = f"a timetable needs a single load, and procedure {kind} tries many"
         yield Problem(site.place(("procedure", kind)), kind, rule, "use closed_loop or fixed")
     stop = spec.workload.stop
     if stop is None or stop.duration_s is None or stop.operations is not None:
@@ -186,7 +186,10 @@ class Walk:
             rule = f"at {event.at_s:g} s the primary {primary}, of which it is a copy, is {state}"
             return rule, f"write {{at: ..., start: {primary}}}, or promote a standby, before"
         if kind == "start" and node in self.former:
-            rule = f"{node} was the primary: its log may have what that of {primary} has not"
+            rule = (
+                f"{node} was the primary: its log may have something that the log of "
+                f"{primary} does not"
+            )
             return rule, "write replace"
         return None
 
@@ -224,7 +227,7 @@ class Walk:
             if end != CLIENT and end not in self.state:
                 return self._no_such()
             if self.state.get(end) in AWAY:
-                rule = f"at {event.at_s:g} s {end} is {self.state[end]}: it has no link then"
+                rule = f"at {event.at_s:g} s {end} is {self.state[end]}, so it has no link"
                 return rule, "look at the order of the events"
         if event.kind == "join" and tuple(sorted(ends)) not in self.links:
             rule = f"at {event.at_s:g} s the link of {event.node} is as it was at first"
@@ -296,10 +299,10 @@ def _order_problems(spec: ClusterTrial, site: Site) -> Iterator[Problem]:
 
 def _move_problems(spec: ClusterTrial, event: TimedEvent, place: str) -> Iterator[Problem]:
     if event.host is None or event.host.vm is None or event.host.disks is not None:
-        rule = "a move is to another VM size, and the disks stay what they are"
+        rule = "a move is to another VM size, with the same disks"
         yield Problem(place, "move", rule, "write host: {vm: azure/Standard_E8s_v5}")
     if lost_with_vm(spec):
-        rule = "the data are on a disk of the VM's own, which does not move"
+        rule = "the data are on a VM's own disk, which cannot be moved"
         yield Problem(place, "move", rule, "write migrate, which streams them")
 
 
@@ -369,7 +372,7 @@ def jvm_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     if jvm.collector is None and jvm.heap_bytes is None:
         return
     if facts_of(database.engine).simulator != "cassandra":
-        rule = f"{facts_of(database.engine).title} runs in no Java virtual machine"
+        rule = f"{facts_of(database.engine).title} does not run in a Java virtual machine"
         yield Problem(site.place(key), "(given)", rule, "leave it out")
         return
     major = (database.version or "").partition(".")[0]
@@ -382,7 +385,7 @@ def jvm_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     vm = feasible.catalogue().vms.get(cluster.vm)
     memory = int((vm.facts.mem_gib or 0) * GIB) if vm is not None else 0
     if jvm.heap_bytes is not None and memory and jvm.heap_bytes * HEAP_SHARE > memory:
-        rule = f"{cluster.vm} has {about_bytes(memory)}, of which a heap takes half at most"
+        rule = f"{cluster.vm} has {about_bytes(memory)}, and a heap can take at most half of it"
         place = site.place((*key, "heap"))
         yield Problem(place, about_bytes(jvm.heap_bytes), rule, "choose a smaller heap")
 
@@ -431,7 +434,10 @@ def _missing_operations(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
             rule = f"{facts.title} has no {name} of rows here: {facts.rows.lacks[name]}"
             yield Problem(place, name, rule, "use read, write or insert, or another database")
         if spec.events and name in ("update", "delete"):
-            rule = "a timetable tells lost writes by a version of the whole row, and it has none"
+            rule = (
+                f"a timetable recognises lost writes by a version of the whole row; "
+                f"{name} writes none"
+            )
             yield Problem(place, name, rule, "use write, or leave out events")
 
 
@@ -461,10 +467,10 @@ def _tool_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
         yield Problem(site.place((*at, "load")), tool.load, rule, way_out)
         return
     if tool.fill is not None and kit.fill is None:
-        rule = f"the kit {kit.kit} fills nothing"
+        rule = f"the kit {kit.kit} has no fill"
         yield Problem(site.place((*at, "fill")), str(tool.fill), rule, "leave it out")
     if spec.workload.load is not None and spec.workload.load.rate_per_s and not load.at_rate:
-        rule = f"{tool.load} of the kit {kit.kit} knows no rate"
+        rule = f"{tool.load} of the kit {kit.kit} has no rate"
         place = site.place(("workload", "load", "rate"))
         yield Problem(place, f"{spec.workload.load.rate_per_s:g}/s", rule, "leave it out")
     if spec.events and not load.survives_faults:

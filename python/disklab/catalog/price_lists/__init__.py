@@ -84,7 +84,7 @@ def whole(imported: Sequence[tuple[Path, Imported]]) -> None:
     if not pages or (has_last and max(skipped, default=0) <= len(pages) * PAGE_ITEMS):
         return
     path, one = pages[-1]
-    rule = f"is a page of a list that goes on at {one.next_page}"
+    rule = f"is one page of a list that continues at {one.next_page}"
     way_out = "save every page, and name all files in one command"
     raise UserError(Problem("FILE", str(path), rule, way_out))
 

@@ -130,7 +130,9 @@ class Arm:
     def _own(self, address: str) -> str:
         """Return an address of an answer. Raises CloudError when it leads to another server."""
         if urlsplit(address)[:2] != urlsplit(self.endpoint)[:2]:
-            raise CloudError(f"{address}: the answer leads away from {self.endpoint}: not followed")
+            raise CloudError(
+                f"{address}: the answer points away from {self.endpoint} and is not followed"
+            )
         return address
 
     def _call(self, method: str, address: str, body: Any) -> Answer:
@@ -179,7 +181,7 @@ class Arm:
                 if state == "succeeded" or (not state and answer.status != 202):
                     return
         raise CloudError(
-            f"{what}: it has not ended after {seconds / 60:.0f} min; Azure goes on with it"
+            f"{what}: it has not ended after {seconds / 60:.0f} min; Azure continues with it"
         )
 
 

@@ -55,7 +55,7 @@ class AzureSite:
         zones = _zones([sizes[name] for name in wanted if name in sizes])
         if not problems and (needs_zone(layout) and len(zones) < layout.zones):
             what = f"{layout.zones} zone{'s' if layout.zones > 1 else ''}"
-            rule = f"all VM sizes together are to be had in {', '.join(zones) or 'none'}"
+            rule = f"all VM sizes together are available in  {', '.join(zones) or 'none'}"
             problems.append(Problem("--region", f"{self.region}: {what}", rule, "choose another"))
         problems += self._quota_problems(wanted, sizes)
         hosts = tuple(
@@ -97,7 +97,9 @@ class AzureSite:
         path = f"/resourcegroups/{wish.group}"
         there = self.arm.get(path, GROUPS)
         if there is not None and (there.get("tags") or {}).get(RUN) != wish.tags[RUN]:
-            raise CloudError(f"{wish.group}: there is a group of this name that is not this run's")
+            raise CloudError(
+                f"{wish.group}: there is a group of this name that does not belong to this run"
+            )
         body = {"location": self.region, "tags": dict(wish.tags)}
         self.arm.put(path, GROUPS, body, REMOVE_S)
         until = datetime.fromisoformat(wish.tags[UNTIL])
@@ -124,7 +126,7 @@ class AzureSite:
         }
         missing = [host.name for host in wish.layout.hosts if not addresses.get(host.name)]
         if missing:
-            raise CloudError(f"{wish.group}: Azure tells no address of {', '.join(missing)}")
+            raise CloudError(f"{wish.group}: Azure reports no address for {', '.join(missing)}")
         return addresses
 
     def remove(self, group: str, run: str) -> None:
@@ -150,7 +152,7 @@ class AzureSite:
                 # 409: something is still being made in it, or somebody removes it already.
                 if error.status != 409 or tries == REMOVALS:
                     raise
-                wait.pause(TRY_AGAIN_S, "something is still made in it")
+                wait.pause(TRY_AGAIN_S, "something is still being created in it")
         if self.arm.get(path, GROUPS) is not None:
             raise CloudError(f"{group}: it is still there; `disklab clean --cloud` tries it again")
 
@@ -175,7 +177,7 @@ def _unknown_sizes(
             continue
         for one in size.get("restrictions") or []:
             if one.get("type") == "Location":
-                rule = f"this subscription may not have the size there ({one.get('reasonCode')})"
+                rule = f"this subscription may not use the size there ({one.get('reasonCode')})"
                 way_out = "choose another region, or ask Azure's support for it"
                 yield Problem("--region", f"{region}: {name}", rule, way_out)
                 break

@@ -119,7 +119,7 @@ def probes_of(experiment: Experiment) -> tuple[list[list[str]], float]:
     """
     place = str(experiment.path)
     if experiment.kind != "device":
-        rule = "a claim is probed with fio, and no database is built on it"
+        rule = "a claim is probed with fio; no database is built on it"
         raise UserError(
             Problem(place, f"kind {experiment.kind}", rule, "name an experiment of a device")
         )
@@ -217,7 +217,7 @@ class Kubectl:
                         raise CloudError(f"{name}: its log broke off; results may be missing")
                     return
                 wait.pause(LOOK_S)
-        raise CloudError(f"{name}: its log ended, and it did not: results may be missing")
+        raise CloudError(f"{name}: its log ended, but the job did not: results may be missing")
 
     def _remove(self, name: str, told: Callable[[str], None]) -> None:
         words = ("delete", "job", "-l", f"{LABEL}={name}", "--ignore-not-found")

@@ -146,7 +146,7 @@ def _check_nodes(request: Request, nodes: Sequence[NodePlace]) -> Iterator[Probl
     factor = request.replication_factor
     first = sum(not node.comes_later for node in nodes)
     if factor > first:
-        rule = f"each copy of a row is on a node of its own, and there are {first}"
+        rule = f"each copy of a row needs a node of its own, and there are {first}"
         way_out = f"rehearse {factor} nodes (--nodes {factor}), or lower the replication factor"
         yield Problem("database.replication_factor", str(factor), rule, way_out)
     for node in nodes:
@@ -178,4 +178,10 @@ def _cassandra() -> Check:
     if maven is not None:
         return Check("Cassandra", f"the first rehearsal fetches it by {maven}", True, False)
     way_out = f"{how_to_get('mvn')}; or set CASSANDRA_HOME to an unpacked tarball"
-    return Check("Cassandra", "neither fetched nor Maven to fetch it", False, False, way_out)
+    return Check(
+        "Cassandra",
+        "it has not been fetched, and there is no Maven to fetch it",
+        False,
+        False,
+        way_out,
+    )

@@ -310,7 +310,7 @@ def check_table(request: Request, line: str) -> Iterator[Problem]:
             continue
         if name not in OPTIONS:
             known = (*OPTIONS, CHUNK_LENGTH)
-            way_out = did_you_mean(name, known, f"choose of {', '.join(known)}")
+            way_out = did_you_mean(name, known, f"choose from {', '.join(known)}")
             yield Problem(place, repr(value), "a table has no such option", way_out)
         elif str(value) not in OPTIONS[name]:
             way_out = did_you_mean(

@@ -249,10 +249,10 @@ def _unmodelled_database(database: Database, place: str) -> Iterator[Problem]:
         rule = "what TLS costs Cassandra is not calibrated"
         yield Problem(f"{place}: database.tls", "true", rule, REHEARSE)
     if database.consistency == "ANY":
-        rule = "a write at ANY may be a hint alone, and hints are not modelled"
+        rule = "a write at ANY may be only a hint, and hints are not modelled"
         yield Problem(f"{place}: database.consistency", "ANY", rule, "use ONE")
     if database.jvm.collector == "shenandoah":
-        rule = "what Shenandoah's stops and its work beside requests cost is not calibrated"
+        rule = "the cost of Shenandoah's pauses and of its concurrent work is not calibrated"
         way_out = f"choose g1 or zgc, or {REHEARSE}"
         yield Problem(f"{place}: database.jvm.collector", "shenandoah", rule, way_out)
     yield from simulated_settings.problems(database.settings, place)
@@ -267,13 +267,13 @@ def _warnings(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) ->
         yield f"not modelled, and without effect on the prediction: {', '.join(unread)}"
     if spec.database.table.compression != "none":
         yield (
-            "a compressed table is read by whole chunks; its rows are random bytes, which do not "
-            "shrink"
+            "a compressed table is read in whole chunks; its rows are random bytes, which do not "
+            "compress"
         )
     if spec.database.jvm.collector in calibration.concurrent:
         yield (
-            f"{spec.database.jvm.collector}: that requests wait for memory, where they allocate "
-            "faster than it frees, is not modelled; give it a heap with room"
+            f"{spec.database.jvm.collector}: requests that wait for memory because they allocate "
+            "faster than it frees are not modelled; give it a large enough heap"
         )
     yield from _kept_longer(spec)
 

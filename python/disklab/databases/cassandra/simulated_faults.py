@@ -163,7 +163,8 @@ LEVERS = {
     "link": "a link that is shorter or loses less: TCP sends one window each round trip",
     "node network": "a VM size with more network bandwidth",
     "node CPU": "a VM size with more processors",
-    "latency": "nothing is full: each piece waits for its way, and more nodes send more at a time",
+    "latency": "no limit is reached: each piece waits for the network, and more nodes send more "
+    "at a time",
 }
 """By what bounds a rebuild."""
 

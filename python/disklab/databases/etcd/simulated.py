@@ -51,7 +51,7 @@ def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     nodes = spec.cluster.nodes
     if spec.events:
         what = ", ".join(sorted({event.kind for event in spec.events}))
-        rule = "no event of a timetable is simulated with etcd"
+        rule = "events of a timetable are not simulated for etcd"
         yield Problem(f"{place}: events", what, rule, REHEARSE)
     if spec.procedure.searches:
         rule = "the search for a rate simulates Cassandra so far"
@@ -67,7 +67,10 @@ def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         rule = "etcd's values are simulated with one size for all"
         yield Problem(f"{place}: dataset.row", str(spec.dataset.row), rule, REHEARSE)
     if spec.before.host_cache == AS_LEFT and spec.cluster.volumes["data"].caching != "None":
-        rule = "a simulated trial of etcd begins by itself: no trial has left it a cache"
+        rule = (
+            "a simulated trial of etcd is independent of others: no earlier trial has "
+            "left it a cache"
+        )
         way_out = "say empty, written or warm"
         yield Problem(f"{place}: before.host_cache", AS_LEFT, rule, way_out)
 

@@ -194,11 +194,11 @@ class MariadbObserver:
         if not self.logs:
             unseen.append(
                 "how many writes a transaction has: without a binary log it is not counted, and "
-                "each write stands as a commit of its own"
+                "each write counts as a commit of its own"
             )
         if not self.by_table and len(self._tables) > 1:
             unseen.append(
-                "operations are shared out to tables by their size: the server counts by table "
+                "operations are divided among the tables by their size: the server counts by table "
                 "with userstat=1 alone"
             )
         unseen += [

@@ -34,7 +34,7 @@ _RECEIVE = (
     '--target-dir="$2"'
 )
 CONFIRMED = (
-    "MariaDB reads and writes at its primary; each commit waits until the replica has it in its "
+    "MariaDB reads and writes on its primary; each commit waits until the replica has it in its "
     "relay log, but for no longer than {seconds} s: without a replica the primary then goes on "
     "alone (rpl_semi_sync_master_timeout)"
 )
@@ -136,8 +136,8 @@ class Replicated(MariaDB):
             while not server.connection().ask(applies):
                 if wait.is_over:
                     raise server.process.failure(
-                        "does not follow: its log may have what that of the primary has not, so "
-                        "it has to be replaced"
+                        "does not follow: its log may have something that the primary's does "
+                        "not, so it has to be replaced"
                     )
                 wait.pause(POLL_SECONDS)
 

@@ -97,26 +97,30 @@ Only = Mapping[str, tuple[tuple[int | str, ...], str]]
 """By setting: its values that are simulated, the default first, and what they stand for."""
 
 ONLY: Only = {
-    "innodb_flush_method": (("O_DIRECT",), "only files past the page cache"),
-    "innodb_page_size": ((PAGE_BYTES,), "only pages of 16 KiB"),
+    "innodb_flush_method": (
+        ("O_DIRECT",),
+        "only direct I/O, which bypasses the page cache, is simulated",
+    ),
+    "innodb_page_size": ((PAGE_BYTES,), "only pages of 16 KiB are simulated"),
 }
 
 UPPER_BOUND = (
     "take the rate of sysbench's or TPC-C's writes with many threads as an upper bound: a real "
-    "MariaDB with eight threads read a third more and wrote a quarter more a transaction of "
-    "sysbench than was simulated before its new index split"
+    "MariaDB with eight threads read a third more and wrote a quarter more per transaction of "
+    "sysbench than was simulated before splits of its new index were modelled"
 )
 """**Source:** our own server of 2026-11-27, crates/disklab-sim/tests/mariadb.rs."""
 
 TORN = (
-    "innodb_doublewrite: off is unsafe on {disks}: nothing says that it writes 16 KiB whole, and a "
-    "page that a power cut tears cannot be mended"
+    "innodb_doublewrite: off is unsafe on {disks}: nothing says that it writes 16 KiB "
+    "atomically, and a page "
+    "torn by a power cut cannot be repaired"
 )
 WHOLE = (
     "innodb_doublewrite: off is safe on {title} where each page is one aligned write of 16 KiB: "
     "O_DIRECT, a file system with clusters of 16 KiB (ext4 with bigalloc), no host cache, on AWS a "
-    "Nitro instance ({source}); of 429 power cuts on a recorded one, one left a server that "
-    "did not start, and why is not known: keep a backup or a replica"
+    "Nitro instance ({source}); of 429 power cuts on a recorded one, one left a server that did "
+    "not start, for an unknown reason: keep a backup or a replica"
 )
 KEEPS_UP = "the primary alone is simulated with its disks: the replica keeps up with it"
 APPLIES = (
@@ -155,7 +159,7 @@ ENDS = ("kill", "lose")
 FIRST_OF_GALERA = (
     "the load would go on at another node, whose buffer pool has other pages; break another node"
 )
-COMES_BACK = "what a server has missed is not simulated, so that it does not come back"
+COMES_BACK = "what a server has missed is not simulated, so it cannot come back"
 
 DELAYS = Delays(
     start_s=PROCESS_S,
@@ -229,7 +233,7 @@ def _unmodelled_events(
             away.add(step.node)
     if len(away) > 1:
         value = ", ".join(f"n{node + 1}" for node in sorted(away))
-        rule = "the simulator has one other node away at most: it stands for all of them"
+        rule = "the simulator supports at most one missing node, which stands for all of them"
         yield Problem(f"{place}: events", value, rule, REHEARSE)
 
 
@@ -250,7 +254,7 @@ def _unmodelled_rows(spec: ClusterTrial, dataset: Dataset, place: str) -> Iterat
         rule = f"{title}'s rows are simulated with one size for all"
         yield Problem(f"{place}: dataset.row", str(dataset.row), rule, REHEARSE)
     elif (bytes_ := row_bytes(dataset)) > in_page("mariadb").most_bytes:
-        rule = "rows of which two do not fit a page of 16 KiB are not simulated"
+        rule = "rows are simulated only if two of them fit into a page of 16 KiB"
         value = f"{dataset.row}: a row of {bytes_} bytes in a page"
         yield Problem(f"{place}: dataset.row", value, rule, REHEARSE)
 

@@ -72,7 +72,7 @@ LOG_FILE, LOG_FILES = 48 * MIB, 2
 METHODS = ("fsync", "O_DIRECT")
 ONLY: mariadb.Only = {
     **mariadb.ONLY,
-    "innodb_flush_method": (METHODS, "only these ways to the disk"),
+    "innodb_flush_method": (METHODS, "only these flush methods are simulated"),
 }
 READ = (mariadb.READ - {"wsrep_slave_threads"}) | {
     "innodb_buffer_pool_instances",

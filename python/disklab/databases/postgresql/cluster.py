@@ -37,7 +37,7 @@ FOLLOW_SECONDS = 300.0
 # one took 15 s to do so.
 RETURN_SECONDS = 60.0
 ONE_PRIMARY = (
-    "PostgreSQL reads and writes at its primary: one node does what the nodes of a distributed "
+    "PostgreSQL reads and writes on its primary: one node does what the nodes of a distributed "
     "database share, and the standbys only confirm commits ({quorum})"
 )
 # A standby answers once a second (wal_receiver_status_interval); one that hangs on its disk stays
@@ -220,8 +220,9 @@ class PostgreSQL(Copies[Server]):
             while server.connection().ask(asked) != [[str(int(timeline, 16))]]:
                 if wait.is_over:
                     raise server.process.failure(
-                        f"did not follow {self.primary.place.name} within {limit_s:.0f} s: its log "
-                        "may have what that of the promoted one has not, so it has to be replaced"
+                        f"did not follow {self.primary.place.name} within {limit_s:.0f} s: its "
+                        f"log may have "
+                        "something that the promoted one's does not, so it has to be replaced"
                     )
                 wait.pause(POLL_SECONDS)
 

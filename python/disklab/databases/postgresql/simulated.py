@@ -120,7 +120,7 @@ FASTER_COPY = {
     "copying program": "faster cores: one program on the new server takes all of it",
     "node network": "a VM size with more network bandwidth",
     "node CPU": "a VM size with more vCPUs, or less load meanwhile",
-    "latency": "a shorter way between the zones: a copy has one connection",
+    "latency": "zones that are closer together: a copy uses one connection",
 }
 """What else than disks bounds a copy, and what makes it faster."""
 
@@ -178,8 +178,9 @@ of 200 B (67 and 74).
 """
 
 WRITES = (
-    "PostgreSQL's writes: rates of rows were within a third of our rehearsals', p99 within a "
-    "factor of three but once; sysbench's and TPC-C's have not been compared on a quiet machine"
+    "PostgreSQL's writes: rates of rows were within a third of our rehearsals', p99 with one "
+    "exception "
+    "within a factor of three; sysbench's and TPC-C's have not been compared on a quiet machine"
 )
 """**Source:** our own rehearsals of 2026-11-27, in docs/predict-postgresql.md."""
 

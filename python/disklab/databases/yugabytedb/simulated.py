@@ -39,7 +39,10 @@ def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
             f"{place}: workload.sysbench.rand_type", work.sysbench.rand_type, rule, UNIFORM
         )
     if "as-left" in (before.page_cache, before.host_cache):
-        rule = "a simulated trial of SQL begins by itself: no trial has left it a cache"
+        rule = (
+            "a simulated trial of SQL is independent of others: no earlier trial has left "
+            "it a cache"
+        )
         way_out = "say cold or warm, and empty, written or warm"
         yield Problem(f"{place}: before", "as-left", rule, way_out)
     if work.stop is not None and work.stop.duration_s is None:
