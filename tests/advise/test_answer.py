@@ -104,7 +104,8 @@ def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
     assert first.startswith(f"The disks of {two[0].name} keep the promise, and garbage collection")
     assert "storage takes 1.5 ms" in first
     assert "4.4 ms: choose another collector or heap (`database.jvm`)" in second
-    assert third == f"Disks that would keep it too, by price: {two[1].name}, {two[1].price}."
+    assert third == f"Other disks that would be fast enough, by price: {two[1].name}, "
+    f"{two[1].price}."
 
 
 def test_storage_and_the_other_collector_stand_beside_the_whole(
@@ -215,9 +216,9 @@ def test_options_that_differ_by_less_than_their_band_are_one_group_by_price(
     stand = ranked(missed)
     assert [one.candidate for one in stand] == [middle, dear, cheap]
     told = advice(question, stand).sentences()
-    assert told[0].startswith(f"Nothing qualifies: the nearest is {stand[0].name}, ")
+    assert told[0].startswith(f"Nothing qualifies. The closest is {stand[0].name}, ")
     assert told[-1] == (
-        f"Dearer, and no nearer within what is known: {stand[1].name} ({stand[1].price})."
+        f"Dearer, and as far as we can tell no closer: {stand[1].name} ({stand[1].price})."
     )
 
 
@@ -239,7 +240,7 @@ def test_a_band_of_thousands_is_told_as_a_cliff(
     assert one.latency("p99") == "40 ms, at a cliff"
     told = advice(question, [one]).sentences()
     assert "24,000" not in " ".join(told)
-    assert any("stands at a cliff" in line and "it is 24 s" in line for line in told)
+    assert any("is close to a cliff" in line and "it becomes 24 s" in line for line in told)
 
 
 def test_an_answer_on_storage_alone_begins_with_the_disks(candidates: list[Candidate]) -> None:

@@ -94,7 +94,7 @@ def test_nothing_qualifies_is_said_with_the_reason(tmp_path: Path) -> None:
         "{read: {p99: 1ms}, durability: survives deallocation}",
         *("--candidates", "P30,nvme,E8s_v3,L8s_v3"),
     )
-    assert told["answer"][0].startswith("Nothing qualifies: the nearest is ")
+    assert told["answer"][0].startswith("Nothing qualifies. The closest is ")
     assert "read p99" in told["answer"][1]
     assert any("do not survive" in reason for reason in told["ruled_out"].values())
     assert all(one["outcome"] != "met" for one in told["options"])
@@ -104,12 +104,12 @@ def test_a_file_that_requires_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "buy.yaml"
     file.write_text(FILE.replace("require: REQUIRE", ""))
     told = run("advise", str(file), code=2)
-    assert "advice looks for what keeps it; add for example require:" in told.stderr
+    assert "that meets it; add for example require:" in told.stderr
 
 
 def test_an_experiment_that_comes_with_disklab_is_known_by_name() -> None:
     told = run("advise", "cassandra-host-caching-quick", code=2)
-    assert "advice looks for what keeps it; add for example require:" in told.stderr
+    assert "that meets it; add for example require:" in told.stderr
 
 
 def test_the_finalists_are_never_written_among_disklab_s_own_files(tmp_path: Path) -> None:

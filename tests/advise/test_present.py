@@ -93,7 +93,7 @@ def test_the_answer_moves_stays_or_costs_more() -> None:
     turned = found("E16s_v3 with 4 x P30, ReadOnly", now.usd_per_month)
     turned.candidate.settings["database.settings.concurrent_reads"] = 128
     assert "ReadOnly with 128 concurrent reads: it is the cheapest" in now.verdict(turned)
-    assert "is the cheapest that surely keeps the promise" in now.verdict(same)
+    assert "is the cheapest that surely meets the requirement" in now.verdict(same)
     assert now.difference(same) == ""
 
 
@@ -148,13 +148,14 @@ def test_what_runs_is_simulated_beside_the_options(tmp_path: Path) -> None:
     assert advice.now.name == "3 x E8s_v3 with azure/P30".replace("azure/", "")
     told = advice.sentences()[1]
     first = (
-        "By simulation 3 x E8s_v3 with P30, which runs now, keeps the promise: it carries 1,500/s"
+        "In the simulation 3 x E8s_v3 with P30, the current system, meets the requirement: "
+        "it carries 1,500/s"
     )
     assert told.startswith(first)
     p99 = advice.now.latency("p99")
     assert p99
     assert f", p99 {p99}; " in told
-    assert "its own server told a p99 of 7 ms" in told
+    assert "its own server reported a p99 of 7 ms" in told
     assert f"Moving takes the p99 from {p99} to {option.latency('p99')} and the rate" in told
     assert (most_per_s(option) or 0) > (most_per_s(advice.now) or 0) > 1500
     found = advice.as_json()["now"]
@@ -173,8 +174,8 @@ def test_what_runs_and_is_too_weak_for_the_rate_is_told_so(tmp_path: Path) -> No
     advice = simulated(SMALL.replace("RATE", "4000"), tmp_path)
     told = advice.sentences()[1]
     assert advice.now is not None
-    assert "which runs now, cannot sustain the rate: it carries 2," in told
-    assert "%); its own server told a p99 of 7 ms." in told
+    assert "the current system, cannot sustain the rate: it carries 2," in told
+    assert "%); its own server reported a p99 of 7 ms." in told
     assert not advice.as_json()["now"]["keeps_promise"]
 
 
@@ -191,9 +192,14 @@ def test_what_runs_and_cannot_be_simulated_says_why() -> None:
 def test_hardware_that_nobody_stated_is_said_to_be_missing() -> None:
     text = FILE.replace("OBSERVED", "observed: {at: now, for: 300s, hardware: assumed}")
     question = question_of(spec.parse(text, Path("observed.yaml")))
-    assert "What runs now is not compared" in Advice(question, Field([]), [], [], 0).sentences()[-1]
+    assert (
+        "The current system is not compared"
+        in Advice(question, Field([]), [], [], 0).sentences()[-1]
+    )
     plain = question_of(spec.parse(FILE.replace("OBSERVED", ""), Path("observed.yaml")))
-    assert not any("runs now" in line for line in Advice(plain, Field([]), [], [], 0).sentences())
+    assert not any(
+        "current system" in line for line in Advice(plain, Field([]), [], [], 0).sentences()
+    )
 
 
 @pytest.mark.parametrize(

@@ -343,9 +343,11 @@ def flips(advice: Advice, simulator: Simulator) -> list[str]:
             quick = {}
         left = [one for one in able if (t := quick.get(one.candidate.name)) and t.promising]
         if not left:
-            found.append(f"{words}: none of these options keeps the promise; ask again with it.")
+            found.append(
+                f"{words}: none of these options meets the requirement; ask again with it."
+            )
         elif left[0] is first:
-            found.append(f"{words}: the choice stays.")
+            found.append(f"{words}: the choice stays the same.")
         else:
             found.append(f"{words}: {left[0].name} ({left[0].price}).")
     return found

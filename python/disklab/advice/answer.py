@@ -103,7 +103,8 @@ class Advice:
         observed = self.question.observed
         if observed is not None:
             found.append(
-                "What runs now is not compared: nobody stated its VM size and disks (`disklab "
+                "The current system is not compared, because its VM size and disks were not "
+                "stated (`disklab "
                 "observe --vm ... --disks ...`)."
             )
         return found
@@ -113,7 +114,7 @@ class Advice:
         verdict = f"Buy {one.name}" if now is None else now.verdict(one)
         lossy = [word for word in one.needs if word.startswith("doublewrite")]
         if one.local and not one.copied:
-            lossy.append("whose data are gone with the VM")
+            lossy.append("whose data are lost with the VM")
         headline = f"{', '.join([verdict, *lossy])}: {one.price}."
         if self.of_storage is not None:
             headline = self._disks_first(one, self.of_storage, "" if now is None else verdict)
@@ -181,8 +182,8 @@ class Advice:
         cost = one.candidate.usd_per_month - self.without_room.usd_per_month
         name = self.without_room.ordered(one.nodes)
         return [
-            f"Room for growth costs {cost:,.0f} USD a month of it: {name} would do for today's "
-            "data (`--growth 0`)."
+            f"{cost:,.0f} USD a month of this pay for room to grow: {name} would do "
+            "for today's data (`--growth 0`)."
         ]
 
     def _more_nodes(self) -> list[str]:
@@ -193,8 +194,9 @@ class Advice:
         if self.smaller is None:
             return [f"{2 * nodes} smaller nodes would save less than a tenth, or fail."]
         return [
-            f"{self.smaller.hardware} may do it for {self.smaller.usd_per_month:,.0f} USD a month, "
-            f"after a first look: `--nodes {nodes}+` looks at {2 * nodes} smaller nodes too."
+            f"At first glance {self.smaller.hardware} would do it for "
+            f"{self.smaller.usd_per_month:,.0f} USD a month: `--nodes {nodes}+` also considers "
+            f"{2 * nodes} smaller nodes."
         ]
 
     def _plainer(self, one: Option) -> list[str]:
@@ -206,8 +208,7 @@ class Advice:
             return []
         limit = f"{(PLAINER_RATIO - 1) * 100:.0f} %"
         return [
-            f"It {why} beside {cheapest.name} ({cheapest.price}): within {limit} of the price that "
-            "is preferred."
+            f"It costs at most {limit} more than {cheapest.name} ({cheapest.price}), and {why}."
         ]
 
     def state(self) -> str:
@@ -298,7 +299,8 @@ class Advice:
         difference = "" if now is None else f" {now.difference(one)}".rstrip()
         way = f" {self._what_would_tell(one)}" if self.shows_something(one) else ""
         return [
-            f"Cannot tell yet; the cheapest that may do is {one.name}: {one.price}.{difference}",
+            f"Cannot tell yet. The cheapest that may be enough is {one.name}: "
+            f"{one.price}.{difference}",
             f"It {reason(self.rows()[0])}.{way}",
             f"{self._does(one)} {cliff_of(one)}".rstrip(),
             f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
@@ -322,7 +324,9 @@ class Advice:
                 f" and {stored * (1 + ratio) / size * 100:.0f} % once the data have grown by "
                 f"{ratio * 100:.0f} %"
             )
-        hold = f"{full}; they hold {in_decimals(most)} beside what the database needs for itself"
+        hold = (
+            f"{full}; they hold {in_decimals(most)} in addition to what the database itself needs"
+        )
         return f"{hold}." if ratio or size / need >= GROWTH_RATIO else f"{hold} (`--growth 30`)."
 
     def _what_would_tell(self, one: Option) -> str:
@@ -335,20 +339,21 @@ class Advice:
         ]
         dear = f"look at {others[0].name}, {others[0].price}, next" if others else "ask for more"
         return (
-            f"`disklab rehearse {self.written}` would tell: with {doubt.what} {doubt.asked} there, "
+            f"`disklab rehearse {self.written}` would tell: if it shows {doubt.what} "
+            f"{doubt.asked}, "
             f"buy it; otherwise {dear}."
         )
 
     def _nothing(self) -> list[str]:
         if not self.options:
             told = "; ".join(self.reasons()) or "no disks hold the data"
-            return ["No option of the catalogue can do it.", f"{sentence(told)}."]
+            return ["Nothing in the catalogue can do it.", f"{sentence(told)}."]
         best, *others = self.options
         able = [one for one in self.options if one.disks is not None and one.disks.keeps]
         if self.calm and able:
             return self._but_for_pauses(able)
         found = [
-            f"Nothing qualifies: the nearest is {best.name}, {best.price}.",
+            f"Nothing qualifies. The closest is {best.name}, {best.price}.",
             f"It {reason(self.rows()[0])}. {tail_of(best)}{cliff_of(best)}".rstrip(),
             *settings_of(best)[:1],
             self.state(),
@@ -362,7 +367,7 @@ class Advice:
         ]
         if alike:
             dearer = ", ".join(f"{one.name} ({one.price})" for one in alike)
-            found.append(f"Dearer, and no nearer within what is known: {dearer}.")
+            found.append(f"Dearer, and as far as we can tell no closer: {dearer}.")
         return found
 
     def _but_for_pauses(self, able: Sequence[Option]) -> list[str]:
@@ -372,15 +377,15 @@ class Advice:
         collector = self.question.spec.database.jvm.collector
         now = f", now {collector}" if collector else ""
         found = [
-            f"The disks of {first.name} keep the promise, and garbage collection does not: "
+            f"The disks of {first.name} are fast enough, but garbage collection is not: "
             f"{first.price}, p99 {first.latency('p99')}, of which storage takes "
             f"{short(first.disks.storage_ms)} ms.",
-            f"Without stops of the JVM it would be {short(first.disks.p99_ms)} ms: choose another "
+            f"Without JVM pauses it would be {short(first.disks.p99_ms)} ms: choose another "
             f"collector or heap (`database.jvm`{now}), or allow more. {self.state()}",
         ]
         if others:
             ranked = "; ".join(f"{one.name}, {one.price}" for one in others)
-            found.append(f"Disks that would keep it too, by price: {ranked}.")
+            found.append(f"Other disks that would be fast enough, by price: {ranked}.")
         return found
 
     def reasons(self) -> list[str]:
@@ -395,8 +400,9 @@ class Advice:
         """Return how many options there were, and what became of them."""
         field, full = self.looked, len({one.candidate.name for one in self.tried})
         return (
-            f"{field.considered:,} combinations of the catalogue: {sum(field.refused.values()):,} "
-            f"cannot be, {len(field.ruled_out):,} are ruled out by their limits or the file; "
+            f"{field.considered:,} combinations from the catalogue: "
+            f"{sum(field.refused.values()):,} are "
+            f"impossible, {len(field.ruled_out):,} are ruled out by their limits or the file; "
             f"{self.cells} cells were simulated, {full} options at full fidelity."
         )
 
@@ -407,7 +413,7 @@ class Advice:
             return ""
         return (
             f"Every option was judged with {room * 100:.0f} % more load, "
-            f"{self.question.raised_per_s:,.0f}/s: figures below those of the finalists are of it."
+            f"{self.question.raised_per_s:,.0f}/s; figures below the finalists are for that load."
         )
 
     def uncalibrated(self) -> str:
@@ -440,7 +446,7 @@ class Advice:
                     if doubt is not None:
                         doubts.setdefault(doubt, []).append(name)
         return [
-            f"Prices {doubt}: {', '.join(dict.fromkeys(names))}. `disklab prices` takes today's."
+            f"Prices {doubt}: {', '.join(dict.fromkeys(names))}. `disklab prices` fetches today's."
             for doubt, names in doubts.items()
         ]
 
@@ -452,7 +458,7 @@ class Advice:
         if not kinds:
             return ""
         names = ", ".join(kind.replace("#", str(kinds[kind])) for kind in sorted(kinds))
-        return f"No price known, so left out: {names}. `--prices FILE` brings yours."
+        return f"Left out, because no price is known: {names}. `--prices FILE` adds yours."
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
@@ -486,8 +492,8 @@ def cliff_of(one: Option) -> str:
         return ""
     cause = f" ({one.binds})" if one.binds else ""
     return (
-        f"Its p99 stands at a cliff: where things are a little worse than calibrated, work queues "
-        f"up{cause} and it is {in_time(one.cliff_ms)}. "
+        "Its p99 is close to a cliff: if the system is slightly slower than calibrated, work "
+        f"queues up{cause} and it becomes {in_time(one.cliff_ms)}. "
     )
 
 

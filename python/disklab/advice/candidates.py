@@ -205,7 +205,9 @@ def field_of(question: Question, catalog: Catalog, calibration: Calibration) -> 
         weaker = dominated(machines, shop.machines)
         for vm in machines:
             if vm.name in weaker:
-                found.refused["another VM size costs no more and has no less of anything"] += 1
+                found.refused[
+                    "another VM size costs no more and is at least as good in everything"
+                ] += 1
             for disks in _volumes(shop, vm, attached=vm.name not in weaker):
                 _consider(shop, vm, disks, found)
     for some in (found.candidates, found.tight):

@@ -197,11 +197,11 @@ def cost_of(path: str, value: str | int, candidate: Candidate) -> str:
 
 
 COSTS = {
-    (COLLECTOR, ""): "15 % more processor time of the nodes (JEP 333; not measured here)",
+    (COLLECTOR, ""): "15 % more processor time on the nodes (JEP 333; not measured here)",
     (COMPACTION, "leveled"): "more writes in the background",
-    (COMPACTION, "size-tiered"): "twice the data's room while it compacts",
+    (COMPACTION, "size-tiered"): "room for twice the data during compaction",
     ("cluster.volumes.data.read_ahead", ""): "slower scans and backups",
-    (f"database.settings.{DOUBLEWRITE}", ""): "a page that a power cut tears cannot be mended",
+    (f"database.settings.{DOUBLEWRITE}", ""): "a page torn by a power cut cannot be repaired",
 }
 """By path, and value where it matters."""
 

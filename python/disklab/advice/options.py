@@ -241,7 +241,7 @@ def spare(room: float) -> str:
     """
     if room < 1:
         return f"{room * 100:.0f} % to spare"
-    return f"no limit above {100 / (1 + room):.0f} %"
+    return f"nothing is more than {100 / (1 + room):.0f} % busy"
 
 
 def bound_by(result: TrialResult) -> str:

@@ -24,9 +24,9 @@ from disklab.errors import UserError
 from disklab.results.required import Outcome, only_durability
 
 JUDGED = {
-    Outcome.MET: "keeps the promise",
-    Outcome.MISSED: "misses the promise",
-    Outcome.CANNOT_TELL: "may keep the promise",
+    Outcome.MET: "meets the requirement",
+    Outcome.MISSED: "misses the requirement",
+    Outcome.CANNOT_TELL: "may meet the requirement",
     Outcome.CANNOT_SUSTAIN: "cannot sustain the rate",
 }
 
@@ -73,12 +73,14 @@ class Present:
                 f"{' with ' if not number else ', '}{in_words(path, value)}"
                 for number, (path, value) in enumerate(turned.items())
             )
-            return f"Stay on {self.name}{also}: it is the cheapest that surely keeps the promise"
+            return (
+                f"Stay on {self.name}{also}: it is the cheapest that surely meets the requirement"
+            )
         saved = self.saved(one)
         if saved is not None and saved <= 0 and self.keeps:
             return (
                 f"Stay on {self.name}, {self.usd_per_month:,.0f} USD a month: the cheapest option "
-                f"that surely keeps the promise costs {-saved:,.0f} more. It is {one.name}"
+                f"that surely meets the requirement costs {-saved:,.0f} more. It is {one.name}"
             )
         return f"Move to {one.name}"
 
@@ -88,11 +90,11 @@ class Present:
             return ""
         saved = self.saved(one)
         if saved is None or self.usd_per_month is None:
-            return f"The price of {self.name}, which runs now, is not known."
-        now = f"{self.name} for {self.usd_per_month:,.0f} USD a month, which runs now"
+            return f"The price of {self.name}, the current system, is not known."
+        now = f"{self.name} for {self.usd_per_month:,.0f} USD a month, the current system"
         share = abs(saved) / self.usd_per_month * 100
         if saved > 0:
-            return f"That saves {saved:,.0f} USD a month ({share:.0f} %) against {now}."
+            return f"That saves {saved:,.0f} USD a month ({share:.0f} %) compared with {now}."
         why = ""
         if not self.within and self.p99_ms is not None:
             why = f" and answers with a p99 of {short(self.p99_ms)} ms, longer than is asked for"
@@ -102,15 +104,15 @@ class Present:
         """Return what it does by simulation, and what moving to an option changes."""
         now = self.simulated
         if now is None:
-            return f"What runs now, {self.name}, could not be simulated: {self.unknown}."
-        told = f"By simulation {self.name}, which runs now, {JUDGED[now.kept.outcome]}: "
+            return f"The current system, {self.name}, could not be simulated: {self.unknown}."
+        told = f"In the simulation {self.name}, the current system, {JUDGED[now.kept.outcome]}: "
         told += f"it carries {now.carries}"
         if latency := now.latency("p99"):
             told += f", p99 {latency}"
         if now.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_TELL):
             told += f" ({str(now.kept).partition(': ')[2]})"
         if self.p99_ms is not None:
-            told += f"; its own server told a p99 of {short(self.p99_ms)} ms"
+            told += f"; its own server reported a p99 of {short(self.p99_ms)} ms"
         return f"{told}. {self._moving(now, one)}".rstrip()
 
     def _moving(self, now: Option, one: Option | None) -> str:
@@ -122,7 +124,7 @@ class Present:
             parts.append(f"the p99 from {before} to {after}")
         if (had := most_per_s(now)) and (has := most_per_s(one)):
             parts.append(
-                f"the rate at which its fullest limit is full from {had:,.0f}/s to {has:,.0f}/s"
+                f"the rate at which its tightest limit is reached from {had:,.0f}/s to {has:,.0f}/s"
             )
         way = "Moving" if one.candidate.hardware != self.hardware else "These settings"
         verb = "takes" if way == "Moving" else "take"

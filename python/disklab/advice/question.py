@@ -175,14 +175,15 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     tree |= {"workload": work, "before": before, "client": client}
     notes = []
     if experiment.factors:
-        notes.append("the file's factors are left out: advice varies VM sizes, disks and caching")
+        notes.append("the file's factors are ignored: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
     spec = only(ClusterTrial, made.cells[0].spec)
     require = spec.require or require
     if spec.before.credits_ratio > 0:
         notes.append(
-            f"the file begins with {spec.before.credits_ratio:.0%} of the burst credits, so what "
-            "is advised may do its rate only while they last; write before: {credits: 0%}"
+            f"the file begins with {spec.before.credits_ratio:.0%} of the burst credits, so the "
+            f"recommended "
+            "hardware may reach its rate only while they last; write before: {credits: 0%}"
         )
     return Question(
         document.path,
@@ -218,7 +219,12 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
     if spec.require is None:
         way_out = "add for example require: {read: {p99: 10ms}, rate: 25000/s}"
         found.append(
-            Problem(f"{path}: require", "(missing)", "advice looks for what keeps it", way_out)
+            Problem(
+                f"{path}: require",
+                "(missing)",
+                "advice looks for the cheapest hardware that meets it",
+                way_out,
+            )
         )
     if spec.cluster is None or spec.workload.operations is None:
         rule = "advice is about a cluster whose workload reads and writes rows, so far"

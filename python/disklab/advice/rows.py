@@ -177,7 +177,7 @@ def doubt(point: Point, result: TrialResult) -> str:
     if band is not None and band.high > CLIFF_RATIO:
         used = fullest(result)
         near = f" ({limit_is(fullest_limit(result), f'{used * 100:.0f} %')})" if used else ""
-        return f"where things are a little worse than calibrated, work queues up{near}"
+        return f"if the system is slightly slower than calibrated, work queues up{near}"
     return f"{point.what} is {point.found} ({point.asked})"
 
 
