@@ -95,7 +95,7 @@ class TimedStep:
     """What happens: `kill`, `migrate`, `mend`, ...; see docs/experiment-file.md."""
     node: str
     at_s: float
-    """When it was asked for."""
+    """When it was requested."""
     begun_s: float
     ended_s: float | None
 

@@ -76,7 +76,7 @@ class Share(Record):
 
     nodes: Figure
     nodes_ratio: Number = 1.0
-    """Nodes that ran over nodes of the cluster."""
+    """Ratio of nodes that ran to nodes of the cluster."""
     scale: str = "1"
     """Of rows, operations, caches, volumes and credits: `1/100`."""
     rate_scale: str = "1"
@@ -101,7 +101,8 @@ class Bottleneck(Record):
     resource: str
     """As the emulator and the simulator name limits: `vm cached 512 MB/s`, `client CPU`."""
     utilisation: Number | None = None
-    """0 to 1; None when the source tells that it bound, not how much of it was used."""
+    """0 to 1; None if the source says that this limit was reached, but not how much of it was used.
+    """
 
 
 class LimitWait(Record):
@@ -111,7 +112,7 @@ class LimitWait(Record):
     volume: str = ""
     delayed_ios: Count = 0
     delayed_ms: Number = 0.0
-    """Summed over the I/Os that waited; each nanosecond is charged to one limit."""
+    """Summed over the I/Os that waited; every nanosecond is attributed to one limit."""
     utilisation: Number | None = None
     credits_left: Number | None = None
     credits_start: Number | None = None
@@ -135,11 +136,12 @@ class Telemetry(Record):
     gc_pauses: Count | None = None
     """How often they did."""
     gc_allocated_bytes: Count | None = None
-    """What the database allocated meanwhile, as its collections tell it: known to a collection."""
+    """What the database allocated in the meantime, derived from its collections, so exact only to
+    one collection."""
     late_heartbeats_per_hour: Number | None = None
-    """Of a leader to its followers, which its log held up."""
+    """From a leader to its followers, delayed by its log."""
     elections_per_hour: Number | None = None
-    """For want of heartbeats."""
+    """Because of missing heartbeats."""
     pending_compactions_max: Count | None = None
     dropped_messages: Count | None = None
 
@@ -150,7 +152,7 @@ class NextSize(Record):
     disks: str
     """The whole volume's: `4 x azure/P40`."""
     iops: Count
-    """What it does all the time, without credits."""
+    """What it sustains without credits."""
     more_usd_per_month: Number | None = None
     """Than now, for all nodes of the full cluster; None: a price is not known."""
 
@@ -162,12 +164,12 @@ class CreditsGone(Record):
     limit: str
     """`disk 0 ios`."""
     at_s: Number
-    """After the load began; of several passes the median. Of a prediction it may be later than
-    the run's end: the load goes on."""
+    """Counted from the start of the load; with several passes, the median. For a prediction it may
+    be after the end of the run, as if the load continued."""
     full_at_s: Number
     """The same on the full system, which has more credits and the same rates."""
     passes: Count = 1
-    """In how many passes they did."""
+    """In how many passes they ran out."""
     ops_per_s_before: Amount
     ops_per_s_after: Amount
     next_size: NextSize | None = None
@@ -234,7 +236,7 @@ class Mover(Record):
     name: str
     """`overhead_ns`, `service time: premium-ssd-2020 reads`, `limit: vm cached`."""
     within: float
-    """In eight cases of ten its true value lies within this factor of the one that was used."""
+    """In eight cases out of ten its true value lies within this factor of the one used."""
     because: str = ""
     ratios: dict[str, float] = Field(default_factory=dict)
     """By figure: what the prediction is multiplied by when the value is `within` times as large;
@@ -248,12 +250,14 @@ class Bands(Record):
     figures: dict[str, Band] = Field(default_factory=dict)
     """By name: `ops_per_s`, `p99_ms`, `read_ios_per_operation`, `disk_iops`, ..."""
     design: str = ""
-    """Tells which values were moved in which draw; equal ones can be held draw against draw."""
+    """Shows which values were moved in which draw; runs with the same design can be compared draw
+    by draw."""
     draws: dict[str, list[float]] = Field(default_factory=dict)
-    """Logarithm of each draw's figure over the prediction's. Draw for draw the same values are
-    moved in every cell of a run, so ratios of two cells have bands of their own."""
+    """Logarithm of each draw's figure over the prediction's. In each draw the same values are moved
+    in every cell of a run, so ratios of two cells have bands of their own."""
     pair_residuals: dict[str, float] = Field(default_factory=dict)
-    """What is left in the ratio of two cells when every value is right, as a factor."""
+    """The error that remains in the ratio of two cells even if every value is right, as a factor.
+    """
     movers: list[Mover] = Field(default_factory=list)
     """The most important first."""
 
@@ -262,18 +266,19 @@ class RuleFinding(Record):
     """A rule that a database's makers publish, and whether a repeat kept it."""
 
     subject: str
-    """The database that the rule is of, by name."""
+    """The name of the database that the rule is for."""
     what: str
     """`99th percentile of WAL fsync`."""
     found_ms: Amount
     below_ms: Amount
-    """What the rule asks for."""
+    """What the rule requires."""
     within_ms: tuple[Number, Number] | None = None
-    """Where the figure lies for sure, when it was read from a histogram with wide buckets."""
+    """The range in which the figure certainly lies, if it was read from a histogram with wide
+    buckets."""
     kept: bool
     doubt: str = ""
-    """What made everything slower than the disks did: a rule that was kept was kept in spite of it,
-    and a missed one says nothing."""
+    """What else made everything slower: if the rule was kept, it was kept in spite of this; if it
+    was missed, that says nothing."""
     source: str = ""
     """Where the rule is published."""
 
@@ -293,39 +298,40 @@ class StepTaken(Record):
     """What happened: `kill`, `migrate`, `mend`, ...; see docs/experiment-file.md."""
     node: str
     at_s: Number
-    """When it was asked for."""
+    """When it was requested."""
     begun_s: Number
     ended_s: Number
-    """When the database's procedure had ended: a started node answers queries, a replaced one has
+    """When the database's procedure ended: a started node answers queries, a replaced one has
     its data."""
     streamed_bytes: Count | None = None
-    """What nodes got from others meanwhile; None: the event moves no data, or it is not counted."""
+    """What nodes received from others in the meantime; None: the event moves no data, or it is not
+    counted."""
     parts_s: dict[str, Amount] = Field(default_factory=dict)
-    """What its time was spent with, as the database's own log tells it: `process` (until it asks
-    the others), `join`, `stream`, `finish` (until it answers), and of a node that leaves
-    `announce`, `stream back`, `leave`. Empty: unknown."""
+    """How its time was spent, according to the database's own log: `process` (until it contacts the
+    others), `join`, `stream`, `finish` (until it answers), and for a node that leaves `announce`,
+    `stream back`, `leave`. Empty: unknown."""
     cpu_ratio: Amount | None = None
-    """How much of this machine's processors was used meanwhile, where the nodes are emulated here;
-    None: they are not, or the step mends nothing."""
+    """How busy this machine's processors were in the meantime, if the nodes are emulated here;
+    None: they are not, or the step repairs nothing."""
 
 
 class Rebuild(Record):
     """Data that come back to a node. Only of mode `predict`: a rehearsal's are in its steps."""
 
     kind: str
-    """`stream` from other nodes (of PostgreSQL a copy of the primary), `replay` of its own log,
+    """`stream` from other nodes (for PostgreSQL a copy of the primary), `replay` of its own log,
     `validation` of all copies (repair)."""
     node: str
     size_bytes: Count
     seen_bytes: Count
-    """Of these, what came back before the load ended; the rest goes on at the same rate."""
+    """How much of this was restored before the load ended; the rest continues at the same rate."""
     bytes_per_s: Amount
     seconds: Amount
     """For all of them, without the start of the node."""
     sources: Count
     """Nodes that sent them."""
     bound: Bottleneck
-    """The limit that bound it: a disk's, a VM's, the throttle of streams, ..."""
+    """The limit that was reached: a disk's, a VM's, the throttle of streams, ..."""
     lever: str = ""
     """What would make it faster."""
 
@@ -336,25 +342,26 @@ class Yearly(Record):
     lost_s: Amount | None = None
     """From the loss of a VM until its node serves again; None: no VM is lost."""
     disk_lost_s: Amount | None = None
-    """The same from the loss of an attached disk."""
+    """The same for the loss of an attached disk."""
     restarted_s: Amount | None = None
     """How long a restart takes a node away; None: there are none."""
     comes_back: bool = True
-    """Whether data that are lost with a node come back from other copies."""
+    """Whether data lost with a node are restored from other copies."""
     bound: str = ""
-    """What bounds the rebuild of a lost node: a limit, or `latency`; empty: nothing comes back."""
+    """What limits the rebuild of a lost node: a limit, or `latency`; empty: nothing is restored."""
     lever: str = ""
     unavailable_min: Number
     """Minutes a year in which some row cannot be served at its consistency level."""
     row_unavailable_min: Number
-    """The same of a given row, so also the share of operations that fail."""
+    """The same for a given row, and thus also the share of operations that fail."""
     loss_probability: Number
-    """In a year, that some row is lost with all its copies."""
+    """The probability that within a year some row loses all its copies."""
     drawn_years: Number
-    """Years that were drawn, beside the closed form that the figures above are from."""
+    """Years that were drawn at random, in addition to the closed form from which the figures above
+    come."""
     drawn_unavailable_min: Number
     drawn_outages: Count
-    """Times that some row could not be served, in all of the drawn years: few tell little."""
+    """How often some row could not be served in all drawn years; small numbers say little."""
     drawn_losses: Count
     """In all of the drawn years."""
 
@@ -367,7 +374,7 @@ class ReadBack(Record):
     """Acknowledged rows that were not there."""
     rows_wrong: Count
     rows_unread: Count
-    """Rows that could not be read: nothing is known of them."""
+    """Rows that could not be read: nothing is known about them."""
     updates_lost: Count | None = None
     """Rows in an older version than was acknowledged last; None: rows had no versions."""
 
@@ -379,12 +386,12 @@ class Recovery(Record):
     ops_per_s_before: Amount | None = None
     """Before the first step; the first second, in which connections are made, is left out."""
     lowest_ops_per_s: Number | None = None
-    """Of any three intervals behind it."""
+    """Of any three intervals after it."""
     held_s: Number = 0.0
-    """How long a step that mends waited for disklab itself, which takes hosts away by an unmount
-    and a mount: no time of the database's, and in none of the times below."""
+    """How long a repairing step waited for disklab itself, which removes hosts by an unmount and a
+    mount: this is not the database's time and is in none of the times below."""
     unavailable_s: Number = 0.0
-    """Seconds behind the first step in which no operation succeeded."""
+    """Seconds after the first step in which no operation succeeded."""
     back_s: Number | None = None
     """From the first step until the rate stayed at 95 % of the one before, to the end; None: it
     did not."""
@@ -397,9 +404,9 @@ class Recovery(Record):
     rows_lost: Count | None = None
     """Acknowledged rows that were not there."""
     rows_wrong: Count | None = None
-    """Rows that were not what was acknowledged last."""
+    """Rows that differ from what was acknowledged last."""
     rows_unread: Count | None = None
-    """Rows that could not be read: nothing is known of them."""
+    """Rows that could not be read: nothing is known about them."""
     at_all: ReadBack | None = None
     """All rows once more, each from all of its copies, when the cluster was whole again; None: it
     was not, or the database has no consistency levels."""
@@ -407,20 +414,20 @@ class Recovery(Record):
     """Rows that were read back in an older version than was acknowledged last. A write that failed
     may be there or not, and does not count. None: rows had no versions."""
     reads_judged: Count | None = None
-    """Reads beside the load of rows of which a version had been acknowledged before they began."""
+    """Reads during the load of rows that had an acknowledged version before the read began."""
     reads_stale: Count | None = None
-    """Of these, those that showed an older version."""
+    """How many of these returned an older version."""
     consistency: str | None = None
-    """The level that they were read at; None: the database has none."""
+    """The level at which they were read; None: the database has none."""
     yearly: Yearly | None = None
-    """Only of mode `predict`, and of experiments that state `failures`."""
+    """Only for mode `predict`, and for experiments that state `failures`."""
     rebuilds: list[Rebuild] = Field(default_factory=list)
-    """Only of mode `predict`."""
+    """Only for mode `predict`."""
     degraded_ms: dict[str, Amount] = Field(default_factory=dict)
-    """Only of mode `predict`: latencies of what succeeded while a node was away."""
+    """Only for mode `predict`: latencies of successful operations while a node was away."""
     extrapolated: bool = False
-    """Whether the load ended before the last node was back, so that `whole_s` goes on with the
-    rate that was seen."""
+    """Whether the load ended before the last node was back, so that `whole_s` continues at the rate
+    seen until then."""
 
 
 class TraceRecord(Record):
@@ -439,7 +446,7 @@ class TraceRecord(Record):
     block_sizes: dict[str, Number] = Field(default_factory=dict)
     """Share of the I/Os by their bytes: the most frequent sizes."""
     sequential_ratio: Number
-    """Share of I/Os that begin where one of the last 16 of their direction ended."""
+    """Share of I/Os that begin where one of the last 16 in the same direction ended."""
     touched_bytes: Count
     """From the first byte to the last."""
     duration_s: Number
@@ -447,7 +454,7 @@ class TraceRecord(Record):
     offered_per_s: Amount | None = None
     """None: a closed loop, or all came at once."""
     busiest_per_s: Count = 0
-    """I/Os of the second with the most."""
+    """I/Os in the busiest second."""
     widened: Count = 0
     """I/Os that were widened to whole sectors of 4 KiB."""
     wrapped: Count = 0
@@ -464,7 +471,8 @@ class Phase(Record):
     duration_s: Number
     detail: str = ""
     operations: Count | None = None
-    """Of a load that is not measured, such as a warm-up: so many, all passes together."""
+    """The number of operations of a load that is not measured, such as a warm-up; all passes
+    together."""
 
 
 class Citation(Record):
@@ -472,9 +480,9 @@ class Citation(Record):
 
     source: str
     read: Literal["table", "chart", "text", "derived"] = "table"
-    """`chart`: read off a chart without labels, about 2 % of the axis."""
+    """`chart`: read off a chart without labels, exact to about 2 % of the axis."""
     chart_keys: list[str] = Field(default_factory=list)
-    """The keys that were read off a chart when the others were not: `p99`."""
+    """The keys that were read off a chart although the others were not: `p99`."""
 
 
 RATE, MEDIAN, TAIL = "rate", "median", "tail"
@@ -506,8 +514,8 @@ class TrialResult(Record):
     invalid_reasons: list[str] = Field(default_factory=list)
     """Why status is `invalid`: the client, the emulator or this machine was the limit, ..."""
     spoiled: dict[str, str] = Field(default_factory=dict)
-    """Of `rate`, `median` and `tail` those that other work on this machine spoiled, each with how:
-    they count in no answer, and the others do."""
+    """Which of `rate`, `median` and `tail` were spoiled by other work on this machine, and how:
+    these count in no answer, the others do."""
     reason: Reason | None = None
     """Why status is `refused` or `failed`."""
     log_excerpt: str = ""
@@ -524,36 +532,36 @@ class TrialResult(Record):
     latency_ms: dict[str, Amount] = Field(default_factory=dict)
     """Of all operations together; keys as in `Operation`."""
     tail_ms: Stretches = Field(default_factory=dict)
-    """Only of mode `predict`: what its percentiles consist of; see `STRETCHES`."""
+    """Only for mode `predict`: what its percentiles consist of; see `STRETCHES`."""
     storage_p99_ms: Amount | None = None
-    """Only of mode `predict`, where it is required: what of p99 is storage, without stops of the
-    JVM."""
+    """Only for mode `predict`, if required: the part of p99 that is due to storage, without JVM
+    pauses."""
     per_operation: dict[str, Operation] = Field(default_factory=dict)
     bottleneck: Bottleneck | None = None
     host_cache_hit_ratio: Number | None = None
     """Share of disk reads that the host cache served."""
     telemetry: Telemetry = Field(default_factory=Telemetry)
     rules: list[RuleFinding] = Field(default_factory=list)
-    """Published rules of the database, where it has any."""
+    """Published rules of the database, if it has any."""
     credits_gone: list[CreditsGone] = Field(default_factory=list)
-    """Limits whose burst credits ran out while the load went on, the earliest first; of a
-    prediction also one that would run out at its load, after the run's end."""
+    """Limits whose burst credits ran out while the load went on, the earliest first; for a
+    prediction also those that would run out under its load after the end of the run."""
     steady: SteadyState | None = None
-    """Only of mode `predict`: what it does without credits, where that differs."""
+    """Only for mode `predict`: what it does without credits, if that differs."""
     errors: dict[str, Count] = Field(default_factory=dict)
-    """Failed operations by kind; `wrong_rows` are rows that were not what was written."""
+    """Failed operations by kind; `wrong_rows` are rows that differ from what was written."""
     disk_iops: Number | None = None
-    """Reads and writes a second of the disks of one node: of the busiest, where they differ."""
+    """Reads and writes a second on the disks of one node; if nodes differ, of the busiest."""
     disk_mb_per_s: Number | None = None
-    """What they read and wrote, of the same node."""
+    """What the same node's disks read and wrote."""
     recovery: Recovery | None = None
-    """What the faults of a timetable did; None: there was none."""
+    """What the faults in a timetable did; None: there was no timetable."""
     year: WeatherYear | None = None
-    """Only of mode `predict`: what a year of disk weather costs, where it was asked for."""
+    """Only for mode `predict`: what a year of disk weather costs, if requested."""
     trace: TraceRecord | None = None
     """The block trace that was replayed; None: the workload was none."""
     price_usd_per_month: Amount | None = None
-    """Of the full cluster that the trial describes, disks and VMs."""
+    """For disks and VMs of the full cluster that the trial describes."""
 
     started: str | None = None
     """UTC, ISO 8601."""
@@ -562,12 +570,13 @@ class TrialResult(Record):
     phases: list[Phase] = Field(default_factory=list)
     share: Share | None = None
     citation: Citation | None = None
-    """Only of mode `published`."""
+    """Only for mode `published`."""
     bands: Bands | None = None
-    """Only of mode `predict`; None: none were asked for."""
+    """Only for mode `predict`; None: none were requested."""
     not_counted: str = ""
-    """Of mode `predict`: why its error against what was published proves nothing (parameters were
-    fitted on that cell, or it was published with another load). Shown, and in no error figure."""
+    """For mode `predict`: why its difference from the published figure proves nothing (parameters
+    were fitted to that cell, or it was published with another load). Shown, but counted in no error
+    figure."""
 
     @property
     def key(self) -> tuple[int, int]:

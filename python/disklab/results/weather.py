@@ -33,11 +33,11 @@ class WeatherKind(Record):
     what: str
     """In words: `one slow volume, in effect blocked`."""
     minutes_per_month: Amount
-    """How much of it there is."""
+    """How often it occurs."""
     above: bool
     """Whether its minutes miss the promise."""
     p99_ms: Amount | None = None
-    """Of all operations meanwhile; None: it is not simulated, and counts as missed."""
+    """Of all operations in the meantime; None: it is not simulated, and counts as missed."""
     ops_per_s: Amount | None = None
     failed_per_s: Amount | None = None
     reason: str = ""
@@ -53,7 +53,7 @@ class BoughtBack(Record):
     """Above the promise, then."""
     saved_min: Number
     usd_per_month: Number | None = None
-    """What it costs on top."""
+    """What it costs in addition."""
 
 
 class Turn(Record):
@@ -76,7 +76,7 @@ class WeatherYear(Record):
     promise: str
     """In words: `p99 at most 10 ms`."""
     asked_ratio: Annotated[Number, Field(gt=0, le=1)] | None = None
-    """The share of minutes that the experiment asks for; None: it asks for none."""
+    """The share of minutes that the experiment requires; None: it requires none."""
     stated: bool
     """Whether the experiment states it; else it is twice the p99 of a quiet hour."""
     quiet_p99_ms: Amount
@@ -102,11 +102,11 @@ class WeatherYear(Record):
     failed_per_year: Number
     """Operations that fail."""
     loss_probability: Annotated[Number, Field(ge=0, le=1)]
-    """In a year, that some row is lost with all its copies."""
+    """The probability that within a year some row loses all its copies."""
     kinds: list[WeatherKind]
-    """What costs most first; the quiet hour last."""
+    """The most expensive kind first; the quiet hour last."""
     strip: list[Count] = Field(min_length=DAYS, max_length=DAYS)
-    """Minutes above the promise, each day of the first drawn year."""
+    """Minutes that miss the requirement, for each day of the first drawn year."""
     back: list[BoughtBack] = Field(default_factory=list)
     turns: list[Turn] = Field(default_factory=list)
     years: Count

@@ -20,17 +20,17 @@ class SysbenchStatements(Part):
     simple_ranges: Times = Field(default=1, examples=[0])
     """Selects of `range_rows` rows."""
     sum_ranges: Times = Field(default=1, examples=[0])
-    """Selects of their sum."""
+    """Selects of the sum of such rows."""
     order_ranges: Times = Field(default=1, examples=[0])
-    """Selects of them in order."""
+    """Selects of such rows in order."""
     distinct_ranges: Times = Field(default=1, examples=[0])
-    """Selects of them in order, each value once."""
+    """Selects of such rows in order, each value once."""
     index_updates: Times = Field(default=1, examples=[10])
-    """Updates of the column k, which the secondary index has."""
+    """Updates of the column k, which is in the secondary index."""
     non_index_updates: Times = Field(default=1, examples=[0])
     """Updates of the column c, which has no index."""
     delete_inserts: Times = Field(default=1, examples=[0])
-    """Deletes of a row, and inserts of one with its key."""
+    """Deletes of a row, each followed by an insert of one with the same key."""
 
     @property
     def ranges(self) -> int:
@@ -71,12 +71,12 @@ class Sysbench(Part):
     rand_type: Literal["uniform", "special", "gaussian", "pareto", "zipfian"] = Field(
         default="uniform", examples=["special"]
     )
-    """Which rows are preferred, as sysbench's --rand-type, whose own default is special: three
-    draws in four among a hundredth of each table."""
+    """Which rows are preferred, like sysbench's --rand-type, whose own default is special: three
+    draws in four come from a hundredth of each table."""
     range_rows: Count = Field(default=100, examples=["12k"])
-    """Rows of each range of the scripts that have ranges, as sysbench's --range-size."""
+    """Rows in each range of the scripts that have ranges, like sysbench's --range-size."""
     statements: SysbenchStatements | None = Field(default=None, examples=[{"delete_inserts": 0}])
-    """How many statements of each kind a transaction has; of oltp_read_only, oltp_read_write and
+    """How many statements of each kind a transaction has, for oltp_read_only, oltp_read_write and
     oltp_write_only."""
     threads: Threads = Field(examples=[60])
     """Connections that each run one transaction after another. With `workload.load.rate` they take
@@ -106,8 +106,9 @@ class Tpcc(Part):
     connections: Threads = Field(examples=[600])
     """Connections to the database."""
     terminals: Literal["standard", "no wait"] = Field(default="standard", examples=["no wait"])
-    """Who begins transactions: ten terminals a warehouse, which key in and think as the standard
-    has it, or one a connection that begins the next at once, as the threads of sysbench-tpcc."""
+    """What starts transactions: ten terminals a warehouse, which key in and think as in the
+    standard, or one per connection, which starts the next transaction at once, like the threads of
+    sysbench-tpcc."""
 
     @property
     def rests(self) -> bool:
@@ -121,13 +122,13 @@ class Tool(Part):
     load: str = Field(examples=["publish"])
     """Which of the kit's loads."""
     threads: Threads = Field(default=1, examples=[4])
-    """Clients at once, as the tool has them."""
+    """Number of simultaneous clients of the tool."""
     fill: Count | None = Field(default=None, examples=["20k"])
-    """Records that are there before the measurement. Without it: none."""
+    """Records that exist before the measurement. Without it: none."""
     parameters: dict[str, Annotated[str | int, Field(max_length=64)]] = Field(
         default={}, examples=[{"bytes": 512}]
     )
-    """What the kit lets an experiment choose of the load, by its own names."""
+    """What the kit lets an experiment choose about the load, under the kit's own names."""
 
 
 OTHER_TOOLS = {

@@ -58,35 +58,36 @@ class FioSection(Part):
     """What one section of a fio job does on a device."""
 
     name: str = Field(default="", examples=["wal"])
-    """What its figures are called, where several run at the same time."""
+    """The name of its figures, if several sections run at the same time."""
     profile: Literal["sync", "async"] = Field(default="sync", examples=["async"])
     """sync: one job, depth 1; async: four jobs, depth 256."""
     jobs: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, examples=[8])
-    """Processes beside each other, each with a file of its own; without it, the profile's."""
+    """Processes that run in parallel, each with its own file; without it, the profile's number."""
     depth: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, examples=[32])
-    """I/Os that each job keeps under way; without it, the profile's."""
+    """I/Os that each job keeps in flight; without it, the profile's number."""
     rw: Literal["randread", "randwrite", "randrw", "read", "write", "rw"] = Field(
         examples=["randwrite"]
     )
     """Direction and order; randrw and rw mix reads with writes."""
     rwmixread: Annotated[int, Field(ge=0, le=100)] | None = Field(default=None, examples=[70])
-    """Of randrw and rw: how many of 100 I/Os are reads; without it, 50, as in fio."""
+    """For randrw and rw: how many of 100 I/Os are reads; without it, 50, as in fio."""
     block_bytes: Block = Field(alias="bs", examples=["8k"])
     """Bytes of each I/O; k and M are KiB and MiB here, as in fio."""
     bssplit: tuple[BlockShare, ...] = Field(default=(), examples=[[{"bs": "4k", "share": "60%"}]])
     """Other sizes and their shares; bs is the largest of them."""
     direct: bool = Field(default=True, examples=[True])
-    """Past the page cache. false: through it, predicted as full of what is written, not read."""
+    """Bypasses the page cache. false: goes through it; predictions assume that it is full of
+    written data."""
     fsync: Annotated[int, Field(ge=1)] | None = Field(default=None, examples=[32])
-    """A job makes its data durable after so many writes."""
+    """A job makes its data durable after this many writes."""
     fdatasync: Annotated[int, Field(ge=1)] | None = Field(default=None, examples=[1])
-    """The same without metadata that no reader needs."""
+    """The same, without metadata that is not needed to read the data."""
     rate_iops: Annotated[int, Field(ge=1)] | None = Field(default=None, examples=[500])
     """I/Os a second of each job at most."""
     size_bytes: Bytes | None = Field(default=None, alias="size", examples=["22MiB"])
     """Each job's file. Without it: 5GiB."""
     once: bool = Field(default=False, examples=[True])
-    """A job ends when it has done as many bytes as its file has: fio without time_based."""
+    """A job ends when it has processed as many bytes as its file has: fio without time_based."""
 
     @model_validator(mode="after")
     def _mixed(self) -> FioSection:

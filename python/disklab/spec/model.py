@@ -89,11 +89,11 @@ class Volume(Part):
     """A disk, or a stripe of equal disks, with a file system."""
 
     disks: str = Field(examples=["4 x azure/P30", "local"])
-    """Disks of the catalogue, or those of the VM: local, nvme, ephemeral-os."""
+    """Disks from the catalogue, or those of the VM: local, nvme, ephemeral-os."""
     caching: Caching = Field(default="None", examples=["ReadOnly"])
     """Host caching of the disks."""
     stripe_bytes: Bytes | None = Field(default=None, alias="stripe", examples=["64KiB"])
-    """Chunk of the stripe; without meaning for a single disk. Without it: 64KiB."""
+    """Chunk of the stripe; has no meaning for a single disk. Without it: 64KiB."""
     filesystem: Filesystem = Field(default="xfs", examples=["ext4"])
     """File system."""
     read_ahead_bytes: Bytes | None = Field(default=None, alias="read_ahead", examples=["8KiB"])
@@ -103,7 +103,7 @@ class Volume(Part):
     latency: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["2022"])
     """One of the dated latency profiles of the disk's family."""
     barriers: bool = Field(default=True, examples=[False])
-    """A sync has the disk FLUSH. false: mounted without barriers; on hosts, do that yourself."""
+    """A sync makes the disk FLUSH. false: mounted without barriers; on hosts, do that yourself."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -128,16 +128,17 @@ class Cluster(Part):
     vm: str = Field(examples=["azure/Standard_DS14_v2"])
     """VM size of each node."""
     host_cache_bytes: Bytes | None = Field(default=None, alias="host_cache", examples=["100GiB"])
-    """What you take the VM's host cache to hold, where none is published."""
+    """What you assume the size of the VM's host cache to be, if none is published."""
     zones: Nodes = Field(default=1, examples=[3])
-    """Availability zones that the nodes are spread over, in turn; the client is in the first."""
+    """Availability zones over which the nodes are spread in turn; the client is in the first."""
     network: str | None = Field(default=None, examples=["azure/accelerated"])
     """The network between the nodes, and to the client: a key of the catalogue's `networks`. A
     rehearsal then gives each node a host of its own, with the VM's bandwidth and these round trips.
-    Without it: the nodes share this machine's loopback, and a prediction has the calibration's."""
+    Without it: the nodes share this machine's loopback, and a prediction uses the calibration's
+    times."""
     volumes: dict[Annotated[str, AfterValidator(_named)], Volume] = Field(min_length=1)
-    """Volumes of each node by name. `data` holds the tables; `commitlog`, where there is one, the
-    log. Volumes with `disks: local` lie on the VM's one temp disk together."""
+    """Volumes of each node by name. `data` holds the tables; `commitlog`, if there is one, the log.
+    Volumes with `disks: local` share the VM's one temp disk."""
 
     @field_validator("volumes")
     @classmethod
@@ -157,7 +158,7 @@ class Cluster(Part):
 
 
 class Client(Part):
-    """The machines that make the load."""
+    """The machines that generate the load."""
 
     nodes: Nodes = Field(default=1, examples=[1])
     """Load generators."""
@@ -173,12 +174,12 @@ class Table(Part):
     )
     """Compression of the table's chunks."""
     chunk_length_bytes: Bytes | None = Field(default=None, alias="chunk_length", examples=["16KiB"])
-    """Plain bytes of a chunk, which a read takes as a whole (Cassandra). Without it: 16KiB, before
-    Cassandra 4.0 64KiB."""
+    """Uncompressed bytes of a chunk, which is always read as a whole (Cassandra). Without it:
+    16KiB, before Cassandra 4.0 64KiB."""
     compaction: Literal["size-tiered", "leveled", "unified"] = Field(
         default="size-tiered", examples=["leveled"]
     )
-    """Compaction strategy; it decides how much of the disk must stay free."""
+    """Compaction strategy; it determines how much of the disk must stay free."""
 
 
 class Jvm(Part):
@@ -187,11 +188,11 @@ class Jvm(Part):
     collector: Literal["g1", "zgc", "shenandoah", "parnew", "cms"] | None = Field(
         default=None, examples=["zgc"]
     )
-    """What collects garbage; parnew and cms: ParNew before CMS, as Cassandra 3.11 has them. Without
+    """The garbage collector; parnew and cms: ParNew with CMS, as in Cassandra 3.11. Without
     it: what the version's own options choose (3.11: parnew; later and in rehearsals: g1)."""
     heap_bytes: Bytes | None = Field(default=None, alias="heap", examples=["16GiB"])
-    """Bytes of the heap of each node, in the described system. Without it: a quarter of memory, at
-    most 8 GiB, as cassandra-env.sh has it."""
+    """Size of each node's heap in the described system. Without it: a quarter of memory, at most 8
+    GiB, as in cassandra-env.sh."""
 
 
 class Database(Part):
@@ -200,24 +201,24 @@ class Database(Part):
     engine: EngineOrKit = Field(examples=["cassandra"])
     """Database. kit: the one that `kit` names."""
     kit: str | None = Field(default=None, examples=["mine"])
-    """With `engine: kit`: a kit that comes with disklab (docs/kits.md), or that the command line
-    names with --kit FILE."""
+    """With `engine: kit`: a kit that comes with disklab (docs/kits.md), or one given on the command
+    line with --kit FILE."""
     version: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["5.0"])
-    """Version of the database, as a line or a whole one of it: 5.0, 4.1, 4.0 (Cassandra), 3.5, 3.6
-    (etcd), 18 (PostgreSQL), or what is installed. Without it: Cassandra 5.0 or what CASSANDRA_HOME
-    holds, else the newest that is installed."""
+    """Version of the database, a release line or a full version: 5.0, 4.1, 4.0 (Cassandra), 3.5,
+    3.6 (etcd), 18 (PostgreSQL), or what is installed. Without it: Cassandra 5.0 or what
+    CASSANDRA_HOME holds, else the newest that is installed."""
     replication_factor: Nodes = Field(default=1, examples=[3])
     """Copies of each row."""
     consistency: Consistency = Field(default="LOCAL_QUORUM", examples=["QUORUM"])
     """How many copies answer before an operation is done (Cassandra)."""
     settings: dict[str, Setting] = Field(default={}, examples=[{"concurrent_reads": 64}])
-    """Settings of the database, by its own names; those of docs/databases.md."""
+    """Settings of the database, under its own names; docs/databases.md lists them."""
     table: Table = Field(default=Table())
     """How the table is stored."""
     jvm: Jvm = Field(default=Jvm())
     """Collector and heap of Cassandra."""
     tls: bool = Field(default=False, examples=[True])
-    """Whether client and nodes talk through TLS."""
+    """Whether client and nodes communicate over TLS."""
 
     @model_validator(mode="before")
     @classmethod
@@ -258,7 +259,7 @@ class Dataset(Part):
     rows: Count | None = Field(default=None, examples=["10M"])
     """Rows in the table, copies not counted."""
     fill_ratio: Ratio | None = Field(default=None, alias="fill", examples=["30%"])
-    """Instead of rows: so much of each node's data volume is filled."""
+    """Instead of rows: the share of each node's data volume that is filled."""
     row: RowText = Field(examples=["5 x 818B", "small"])
     """Columns and bytes of each, or a payload of the workload catalogue: small, medium. Rows of
     several sizes: `1 x 60% 200B + 40% 4KiB`, `1 x lognormal median 1KiB p95 8KiB`."""
@@ -303,15 +304,15 @@ class Operations(Part):
     write: Ratio = Field(default=0.0, examples=["50%"])
     """Writes of one whole row."""
     insert: Ratio = Field(default=0.0, examples=["5%"])
-    """Writes of one row that was not there, behind all others."""
+    """Writes of one new row, after all others."""
     update: Ratio = Field(default=0.0, examples=["20%"])
     """Writes of one column of a row."""
     delete: Ratio = Field(default=0.0, examples=["5%"])
     """Deletes of one row. The table is filled again for the next trial."""
     scan: Ratio = Field(default=0.0, examples=["95%"])
-    """Reads of 1 to `scan_rows` rows from one on, in the table's order (Cassandra: the ring's)."""
+    """Reads of 1 to `scan_rows` consecutive rows, in the table's order (Cassandra: the ring's)."""
     read_modify_write: Ratio = Field(default=0.0, examples=["50%"])
-    """Reads of one row that a write of all of it follows; its time is that of both."""
+    """Reads of one row, each followed by a write of the whole row; its time is that of both."""
 
     @model_serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, float]:
@@ -348,7 +349,7 @@ class Stop(Part):
     """When a measurement ends; of both, what comes first."""
 
     operations: Count | None = Field(default=None, examples=["3M"])
-    """After so many operations."""
+    """After this many operations."""
     duration_s: Seconds | None = Field(default=None, alias="duration", examples=["1800s"])
     """After this time."""
 
@@ -392,20 +393,21 @@ class Workload(Part):
     """Rows: mixture and keys of a workload of YCSB, instead of `operations` and `keys`. Writes are
     of whole rows; E has scans of 1 to 100 rows and inserts, F reads rows before it writes them."""
     scan_rows: Annotated[int, Field(ge=1, le=10_000)] = Field(default=100, examples=[100])
-    """Rows of a scan at most; each number from 1 on is as likely."""
+    """Maximum number of rows in a scan; every number from 1 on is equally likely."""
     writes_per_commit: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, examples=[4])
-    """Writes of a transaction, which counts as one write. Of databases with SQL, predicted only."""
+    """Writes in a transaction, which counts as one write. For SQL databases, in predictions only.
+    """
     keys: Literal["uniform", "gaussian", "sequential", "zipfian", "latest"] = Field(
         default="uniform", examples=["zipfian"]
     )
-    """Rows: which keys are taken. gaussian: those in the middle often, the ends three standard
-    deviations away, as cassandra-stress has it."""
+    """Rows: how keys are chosen. gaussian: those in the middle often, the ends three standard
+    deviations away, as in cassandra-stress."""
     working_set_ratio: Ratio = Field(
         default="100%", validate_default=True, alias="working_set", examples=["20%"]
     )
-    """Rows: the share of them that is ever asked for, scattered over the table."""
+    """Rows: the share of them that is ever requested, scattered over the table."""
     load: Load | None = Field(default=None, examples=[{"threads": 128}])
-    """Rows: how operations are offered. sysbench and tools: a rate, where there is one."""
+    """Rows: how operations are offered. sysbench and tools: a rate, if there is one."""
     sysbench: Sysbench | None = None
     """sysbench's OLTP scripts."""
     tpcc: Tpcc | None = None
@@ -498,10 +500,10 @@ class Workload(Part):
 
 
 class Before(Part):
-    """In which condition the measurement begins."""
+    """The condition in which the measurement begins."""
 
     dataset: Literal["filled", "empty"] = Field(default="filled", examples=["empty"])
-    """filled: as `dataset` says; empty: the table is made, and holds nothing."""
+    """filled: as `dataset` says; empty: the table is created and contains nothing."""
     page_cache: Literal["cold", "warm", "as-left"] = Field(default="cold", examples=["warm"])
     """cold: dropped; warm: the trial's own load runs first, for as long as it measures; as-left."""
     host_cache: Literal["empty", "warm", "written", "as-left"] = Field(
@@ -523,7 +525,7 @@ class Device(Part):
     vm: str = Field(examples=["azure/Standard_E8ds_v4"])
     """VM size."""
     host_cache_bytes: Bytes | None = Field(default=None, alias="host_cache", examples=["100GiB"])
-    """What you take the VM's host cache to hold, where none is published."""
+    """What you assume the size of the VM's host cache to be, if none is published."""
     volume: Volume
     """The volume that is measured."""
 
@@ -537,12 +539,12 @@ class Rehearse(Part):
     scale: Scale = Field(default="1", validate_default=True, examples=["1/100"])
     """Shrinks rows, operations, caches, memory, volumes and burst credits together."""
     rate_scale: Scale = Field(default="1", validate_default=True, examples=["1/2"])
-    """Shrinks offered rates on top, where they are too high for this machine."""
+    """Additionally shrinks offered rates that are too high for this machine."""
     time_dilation: TimeDilation | None = Field(default=None, examples=[8])
     """How many seconds of this machine a second of the described system takes. Without it: as many
     as let this machine's CPUs do what those of the rehearsed nodes do. 1: no slow motion."""
     engine: Engine | None = Field(default=None, examples=["postgresql"])
-    """A database that stands in for the cluster's, where that one cannot be had."""
+    """A database that stands in for the cluster's, if that one is not available."""
 
 
 class WrittenTrial(Part):
@@ -553,24 +555,24 @@ class WrittenTrial(Part):
     device: Device | None = None
     """A device experiment: a volume without a database."""
     client: Client = Field(default=Client())
-    """The machines that make the load."""
+    """The machines that generate the load."""
     database: Database | None = None
-    """The database; with `cluster` it is needed."""
+    """The database; required with `cluster`."""
     dataset: Dataset | None = None
-    """The rows that are there before; sysbench, TPC-C and fio bring their own."""
+    """The rows that exist beforehand; sysbench, TPC-C and fio bring their own."""
     workload: Workload
-    """What is done."""
+    """What the clients do."""
     procedure: Procedure | None = None
     """How a trial is measured. Without it: closed_loop for threads, fixed for a rate."""
     before: Before = Field(default=Before())
-    """In which condition the measurement begins."""
+    """The condition in which the measurement begins."""
     events: Events = Field(default=[], examples=[[{"at": "60s", "kill": "n2"}]])
-    """What happens to which node under the load, or `{weather: {seed: 1, year_in: 10min}}`."""
+    """What happens to which node during the load, or `{weather: {seed: 1, year_in: 10min}}`."""
     failures: Failures | None = None
-    """How often VMs and disks fail; predictions of Cassandra tell what that costs in a year."""
+    """How often VMs and disks fail; predictions of Cassandra show what that costs in a year."""
     require: Require | None = None
     """What the system must do. Every cell is judged by it, and `disklab advise` looks for the
-    cheapest that does it."""
+    cheapest hardware that does it."""
 
 
 class _Decided(WrittenTrial):
@@ -640,13 +642,14 @@ class Observed(Part):
     """What `disklab observe` saw of the database that runs on `cluster`."""
 
     at: str = Field(examples=["2026-11-24 21:05 UTC"])
-    """When it began to look."""
+    """When the observation began."""
     for_s: Seconds = Field(alias="for", examples=["300s"])
     """For how long."""
     hardware: Literal["stated", "assumed"] = Field(default="stated", examples=["stated"])
-    """stated: it runs on the VM and disks of `cluster`, so advice compares; assumed: not said."""
+    """stated: the database runs on the VM and disks of `cluster`, so advice compares with them;
+    assumed: not stated."""
     p99_ms: Milliseconds | None = Field(default=None, alias="p99", examples=["7ms"])
-    """The 99th percentile of its response times, as its own server told it."""
+    """The 99th percentile of its response times, as reported by its own server."""
 
 
 class ExperimentFile(WrittenTrial):

@@ -31,11 +31,12 @@ class Load(Part):
     threads: Threads | None = Field(default=None, examples=[128])
     """Closed loop: operations in flight, all generators together."""
     at_most_per_s: Rate | None = Field(default=None, alias="at_most", examples=["10000/s"])
-    """Closed loop: operations a second, beyond which threads wait; all generators together."""
+    """Closed loop: the number of operations a second beyond which threads wait; all generators
+    together."""
     rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["20000/s"])
     """Open loop: operations a second, all generators together."""
     arrivals: Literal["poisson", "even"] = Field(default="poisson", examples=["even"])
-    """Open loop: how the intended start times lie."""
+    """Open loop: how the intended start times are distributed."""
 
     @model_validator(mode="after")
     def _one(self) -> Load:
@@ -59,12 +60,12 @@ class Load(Part):
 
 
 class ThreadSteps(Part):
-    """How the threads are raised."""
+    """How the number of threads is raised."""
 
     start: Threads = Field(default=8, examples=[8])
     """Threads of the first step."""
     factor: Annotated[float, Field(gt=1, le=10)] = Field(default=1.5, examples=[1.5])
-    """Each step has so many times the threads of the one before."""
+    """Each step has this many times the threads of the one before."""
     most: Threads = Field(default=1024, examples=[512])
     """No step has more."""
 
@@ -145,9 +146,9 @@ class Variable(_Way):
     median_latency_ms: Milliseconds = Field(alias="median_latency", examples=["10ms"])
     """The target."""
     pending_compactions: Pending = Field(default=20, examples=[20])
-    """A step with more of them pending is not sustained."""
+    """A step with more pending compactions counts as not sustained."""
     threads: ThreadSteps = Field(default=ThreadSteps(), examples=[{"start": 8}])
-    """How the threads are raised."""
+    """How the number of threads is raised."""
 
     def first_threads(self) -> int | None:
         """Return the threads of its first step."""
@@ -178,7 +179,7 @@ class Procedure(Part):
     fixed: Fixed | None = None
     """A fixed rate; the default for a rate."""
     variable: Variable | None = None
-    """Threads are raised until the median latency meets a target."""
+    """The number of threads is raised until the median latency meets a target."""
 
     @model_validator(mode="after")
     def _one(self) -> Procedure:

@@ -37,17 +37,18 @@ class TraceReplay(Part):
         return {"file": given} if isinstance(given, str) else given
 
     file: str = Field(examples=["traces/orders.blkparse.txt"])
-    """The trace, seen from the experiment file's folder: text of blkparse, a fio iolog of version
+    """The trace, relative to the experiment file's folder: text of blkparse, a fio iolog of version
     3 (with `depth` also of 2), or a CSV of MSR Cambridge. `trace: FILE` says the same."""
     format: Literal["blkparse", "fio", "msr"] | None = Field(default=None, examples=["blkparse"])
     """Without it: as the first line tells."""
     device: Annotated[str, BeforeValidator(str)] | None = Field(default=None, examples=["8,0"])
-    """Which device's I/Os, where the trace has several: as it names them, `8,0` (blkparse), a file
-    (fio), host and disk number, `usr.1` (MSR Cambridge)."""
+    """Which device's I/Os to replay, if the trace has several: as it names them, `8,0` (blkparse),
+    a file (fio), host and disk number, `usr.1` (MSR Cambridge)."""
     speed: Annotated[float, Field(gt=0, le=1000)] = Field(default=1.0, examples=[2])
-    """The trace's clock runs so many times as fast: 2 offers its I/Os in half of its time."""
+    """How many times as fast the trace's clock runs: 2 offers its I/Os in half the time."""
     depth: Threads | None = Field(default=None, examples=[32])
-    """Instead of its times: as fast as the device lets it, so many I/Os under way (closed loop)."""
+    """Instead of the trace's times: as fast as the device allows, with this many I/Os in flight
+    (closed loop)."""
     outside: traces.Outside = Field(default="refuse", examples=["wrap"])
     """I/Os beyond the end of the volume: refuse the trial, or wrap them modulo its size."""
 

@@ -78,14 +78,14 @@ class Require(Part):
     """Bounds on writes of rows."""
     storage_p99_ms: Milliseconds | None = Field(default=None, alias="storage_p99", examples=["2ms"])
     """Of p99 of all operations, storage takes at most this: the disks' service, queues at limits,
-    and what waits behind both; predicted without stops of the JVM, and not measured."""
+    and what waits behind both; predicted without JVM pauses, and not measured."""
     rate_per_s: Rate | None = Field(default=None, alias="rate", examples=["25000/s"])
     """Operations a second that the whole cluster carries. Without it, in an open loop: the offered
     rate."""
     head_room_ratio: Ratio = Field(
         default="0%", validate_default=True, alias="head_room", examples=["20%"]
     )
-    """So much more than the rate must be possible."""
+    """How much more than the rate must be possible."""
     durability: Literal["survives a lost VM", "survives deallocation", "may be lost"] = Field(
         default="survives a lost VM", examples=["survives deallocation"]
     )

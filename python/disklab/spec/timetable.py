@@ -63,7 +63,8 @@ class Failures(Part):
     disk_lost_per_year: Yearly = Field(default=0.0, examples=["0.2%"])
     """Attached disks that lose their data, as a share of all in a year."""
     replaced_after_s: Seconds = Field(alias="replaced_after", examples=["15min"])
-    """From the loss of a VM until another one runs in its place, on which the database starts."""
+    """From the loss of a VM until another one runs in its place and the database can start on it.
+    """
     restarted_after_s: Seconds = Field(
         default="0s", validate_default=True, alias="restarted_after", examples=["2min"]
     )

@@ -132,7 +132,7 @@ class Mixture:
     block_sizes: dict[int, float]
     """Share of I/Os by their bytes, the most frequent first; few sizes, so not all of them."""
     sequential_ratio: float
-    """Share of I/Os that begin where one of the last 16 of their direction ended."""
+    """Share of I/Os that begin where one of the last 16 in the same direction ended."""
     touched_bytes: int
     """From the first byte to the last."""
     duration_s: float
