@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.advise.conftest import Advice
+from tests.keyboard import complaints
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> Page:
@@ -101,6 +102,15 @@ def test_an_edited_objective_and_price_change_the_answer(browser: Browser, advic
     full = [one for one in rows if name in one and "quick only" not in one]
     # Another option may be the same with a cache.
     assert any(f"{price + 300:,}" in one for one in full), full
+    tab.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_keyboard_alone_reaches_everything_and_leaves_again(
+    browser: Browser, advice: Advice, width: int
+) -> None:
+    tab = opened(browser, advice.page, width)
+    assert complaints(tab) == []
     tab.close()
 
 

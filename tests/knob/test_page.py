@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Page
 
 from campaigns.turning import MIB, Sample, turned
 from tests.contrast import CONTRAST
+from tests.keyboard import complaints
 from tests.knob.choices import choice
 from tests.knob.test_what_if import specified
 from tests.web.test_live_page import TOKEN, served
@@ -306,6 +307,18 @@ def test_studies_draw_their_published_points(tab: Page, page: Path) -> None:
         tab.reload()
         tab.wait_for_selector(ANSWERED)
     assert noted == []
+
+
+@pytest.mark.parametrize("state", ["#scene=0", "#own"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_keyboard_alone_reaches_everything_and_leaves_again(
+    browser: Browser, page: Path, width: int, state: str
+) -> None:
+    tab = browser.new_page(viewport={"width": width, "height": 844}, reduced_motion="reduce")
+    tab.goto(page.as_uri() + state)
+    tab.wait_for_selector(REFINED if state == "#own" else "body[data-scene='0']")
+    assert complaints(tab) == []
+    tab.close()
 
 
 def test_the_keyboard_alone_turns_a_knob_and_the_address_keeps_it(tab: Page, page: Path) -> None:

@@ -17,6 +17,7 @@ from disklab.report.report import Report
 from playwright.sync_api import Browser, Page
 
 from tests.contrast import CONTRAST
+from tests.keyboard import complaints
 from tests.report import synthetic
 from tests.test_probe_shown import MS, result
 
@@ -186,6 +187,15 @@ def test_every_text_has_contrast_of_level_aa(
     found = tab.evaluate(CONTRAST)
     assert found["seen"] > 200
     assert found["low"] == []
+    tab.close()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_the_keyboard_alone_reaches_everything_and_leaves_again(
+    browser: Browser, short_page: Path, width: int
+) -> None:
+    tab, _ = opened(browser, short_page, width, "dark" if width == 768 else "light")
+    assert complaints(tab) == []
     tab.close()
 
 
