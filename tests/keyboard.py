@@ -15,7 +15,8 @@ MARKED = """() => {
   });
 }"""
 FOCUSED = """() => {
-  const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
+  const one = document.activeElement, style = getComputedStyle(one);
+  const box = one.getBoundingClientRect();
   const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
   const inside = box.right > 0 && box.left < innerWidth && box.bottom > 0 && box.top < innerHeight;
   return [one.dataset.stop ?? (one === document.body ? 'body' : one.tagName), outlined, inside];

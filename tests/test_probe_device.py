@@ -66,7 +66,7 @@ def test_only_writes_on_a_foreign_device_is_an_error(device: Path, backing: Path
     command = [str(DISKLAB), "probe", str(device), "--rw", "randwrite", "--destroy-data"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert f"{device}: disklab never writes to what it did not create" in ran.stderr
+    assert f"{device}: disklab never writes to a device that it did not create" in ran.stderr
     assert digest(backing) == before
 
 

@@ -91,7 +91,7 @@ def test_the_answer_says_how_full_the_disks_are(
     # 1.1 times the data with leveled compaction.
     assert full.startswith(
         "The disks are 83 % full on the first day and 108 % once the data have grown by 30 %; they "
-        "hold 273 GB beside what the database needs for itself."
+        "hold 273 GB in addition to what the database itself needs."
     )
 
 
@@ -101,7 +101,7 @@ def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
     alone = DisksAlone(storage_ms=1.5, p99_ms=4.4, keeps=True)
     two = [option(one, Outcome.MISSED, alone) for one in candidates[:2]]
     first, second, third = advice(question, two, calm=True).sentences()
-    assert first.startswith(f"The disks of {two[0].name} keep the promise, and garbage collection")
+    assert first.startswith(f"The disks of {two[0].name} are fast enough, but garbage collection")
     assert "storage takes 1.5 ms" in first
     assert "4.4 ms: choose another collector or heap (`database.jvm`)" in second
     assert third == f"Other disks that would be fast enough, by price: {two[1].name}, "
@@ -128,7 +128,7 @@ def test_a_doubt_names_the_measurement_and_what_its_outcomes_mean(
     two = [option(one, Outcome.CANNOT_TELL) for one in candidates[:2]]
     _, second, *_ = advice(question, two).sentences()
     assert (
-        "`disklab rehearse t-advice.yaml` would tell: with read p99 at most 10 ms there, buy it; "
+        "`disklab rehearse t-advice.yaml` would tell: if read p99 is at most 10 ms there, buy it; "
         f"otherwise look at {two[1].name}, {two[1].price}, next."
     ) in second
 
@@ -159,8 +159,8 @@ def test_what_has_fewer_disks_or_a_newer_vm_is_preferred_where_it_costs_hardly_m
     answer = advice(question, ranked([six, two]))
     assert answer.chosen is two
     assert (
-        f"It has fewer disks and is a newer VM size beside {six.name} (1,000 USD a month): within "
-        "5 % of the price that is preferred."
+        f"It costs at most 5 % more than {six.name} (1,000 USD a month), but has fewer disks and "
+        "is a newer VM size."
     ) in answer.sentences()
     # Too dear, of another line of VM sizes, and older with fewer disks.
     for other in (

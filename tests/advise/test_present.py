@@ -184,8 +184,8 @@ def test_what_runs_and_cannot_be_simulated_says_why() -> None:
     assert now is not None
     told = replace(now, unknown="the simulator has no such caching").does(None)
     assert told == (
-        "What runs now, 3 x E16s_v3 with 4 x P30, ReadOnly, could not be simulated: the simulator "
-        "has no such caching."
+        "The current system, 3 x E16s_v3 with 4 x P30, ReadOnly, could not be simulated: the "
+        "simulator has no such caching."
     )
 
 

@@ -144,7 +144,7 @@ def test_a_volume_of_its_own_for_the_log_is_refused_by_the_file_s_reader() -> No
         "azure/P20}, wal: {disks: azure/P1}}}, database: {engine: redis}, dataset: {rows: 1k, row: "
         "1 x 100B}, workload: {operations: {write: 100%}, load: {threads: 8}}}"
     )
-    with pytest.raises(UserError, match="puts nothing on it: it uses data; leave it out"):
+    with pytest.raises(UserError, match="does not use it: it uses data; leave it out"):
         spec.parse(text).trials("rehearse")
 
 

@@ -104,7 +104,7 @@ def test_no_host_is_cut_off_from_us(hosts: dict[str, Host]) -> None:
 
     others = {"n2": "10.0.0.2", "box": "box.example"}
     (named,) = host_links.missing("h:1", Far(), others)  # type: ignore[arg-type]
-    assert "the way to box is changed by its IP address" in named.rule
+    assert "to change the connection to box its IP address is needed" in named.rule
     hosts["n1"].ssh_from = "10.0.0.2"
     (ours,) = host_links.missing("h:1", Far(), {"n2": "10.0.0.2"})  # type: ignore[arg-type]
     assert "our SSH comes from n2" in ours.rule

@@ -167,7 +167,7 @@ def test_a_promoted_standby_loses_what_no_commit_waited_for(tmp_path: Path) -> N
         ),
         (
             "{at: 1s, kill: n1}, {at: 2s, promote: n2}, {at: 3s, start: n1}",
-            "n1 was the primary: its log may have what that of n2 has not",
+            "n1 was the primary: its log may have something that the log of n2 does not",
         ),
     ],
 )

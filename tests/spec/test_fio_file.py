@@ -133,7 +133,7 @@ def test_three_sections_of_postgresql_run_at_the_same_time(tmp_path: Path) -> No
         ("ioengine=rbd", "job.fio:5: ioengine=rbd: disklab has no such engine"),
         ("size=50%", "job.fio:5: size=50%: is not a size that disklab reads"),
         ("iodepht=8", "did you mean iodepth"),
-        ("bs=${BS}", "job.fio:5: bs=${BS}: a variable is fio's environment's"),
+        ("bs=${BS}", "job.fio:5: bs=${BS}: a variable comes from fio's environment"),
         ("random_distribution=zipf:1.2", "job.fio:5: random_distribution=zipf:1.2: disklab has"),
         ("bssplit=4k/60:8k/60", "job.fio:5: bssplit=4k/60:8k/60: the shares"),
         ("include other.fio", "job.fio:5: include other.fio: files are not included"),

@@ -137,7 +137,7 @@ def test_nodes_of_a_lost_zone_are_lost_until_they_are_replaced() -> None:
         (
             "QUORUM}",
             "ANY}",
-            "x.yaml:8: database.consistency: ANY: Cassandra has ANY for writes",
+            "x.yaml:8: database.consistency: ANY: Cassandra has ANY only for writes",
         ),
         ("QUORUM}", "QUORUM, table: {chunk_length: 16KiB}}", "16KiB: a table without compression"),
         (

@@ -208,7 +208,7 @@ class Advice:
             return []
         limit = f"{(PLAINER_RATIO - 1) * 100:.0f} %"
         return [
-            f"It costs at most {limit} more than {cheapest.name} ({cheapest.price}), and {why}."
+            f"It costs at most {limit} more than {cheapest.name} ({cheapest.price}), but {why}."
         ]
 
     def state(self) -> str:
@@ -339,9 +339,8 @@ class Advice:
         ]
         dear = f"look at {others[0].name}, {others[0].price}, next" if others else "ask for more"
         return (
-            f"`disklab rehearse {self.written}` would tell: if it shows {doubt.what} "
-            f"{doubt.asked}, "
-            f"buy it; otherwise {dear}."
+            f"`disklab rehearse {self.written}` would tell: if {doubt.what} is {doubt.asked} "
+            f"there, buy it; otherwise {dear}."
         )
 
     def _nothing(self) -> list[str]:

@@ -20,6 +20,7 @@ import yaml
 
 from disklab import spec
 from disklab.catalog import (
+    Caching,
     Catalog,
     DiskEntry,
     HostRequest,
@@ -160,7 +161,6 @@ def offer(catalog: Catalog, vms: frozenset[str] | None = None) -> Json:
         **_shared_rules(catalog),
         "operations": OPERATIONS,
         "seconds": SECONDS,
-        "regions": REGIONS,
         "presets": studies,
         "scenes": shown,
     }
@@ -199,23 +199,19 @@ def _shared_rules(catalog: Catalog) -> Json:
         "too_many": {name: too_many(name) for name in ("data", *LOCAL)},
         "of_another": traced(of_another, "vm", "own_vendor", "disk", "vendor", "disks"),
         "too_much": traced(too_much, "size_bytes", "count", "disk"),
-        "cached_local": {name: _cached_local(catalog, name) for name in LOCAL},
+        "cached_local": {
+            name: next(
+                problems
+                for vm in catalog.vms
+                if (problems := _refusals(catalog, vm, name, PLACES.caching, "ReadOnly"))
+            )
+            for name in LOCAL
+        },
         "ends": {
             "rows": {key: _ends(catalog, BASE, key) for key in ENDS},
             "sysbench": {key: _ends(catalog, SYSBENCH, key) for key in (*ENDS, "tables")},
         },
     }
-
-
-def _cached_local(catalog: Catalog, name: str) -> list[Json]:
-    """Return why a disk that a VM brings along has no host cache."""
-    request = VolumeRequest(name, caching="ReadOnly")
-    refused = (
-        _refused(partial(resolve, catalog, HostRequest(vm), request, None, PLACES))
-        for vm in catalog.vms
-    )
-    every = next(each for each in refused if any(it["place"] == PLACES.caching for it in each))
-    return [problem for problem in every if problem["place"] == PLACES.caching]
 
 
 ENDS = ("nodes", "copies", "rows", "threads")
@@ -238,9 +234,11 @@ def _ends(catalog: Catalog, text: str, key: str) -> Json:
 
 def scenes() -> list[Json]:
     """Return what the page opens with: an idea with one slider each."""
-    text = (resources.files("disklab") / "knob/scenes.yaml").read_text(encoding="utf-8")
-    listed: list[Json] = yaml.safe_load(text)
-    return listed
+    return cast("list[Json]", _listed("knob/scenes.yaml"))
+
+
+def _listed(file: str) -> Any:
+    return yaml.safe_load((resources.files("disklab") / file).read_text(encoding="utf-8"))
 
 
 def _generation(vm: str) -> int:
@@ -251,9 +249,8 @@ def _generation(vm: str) -> int:
 
 def presets() -> list[Json]:
     """Return the studies as choices, each with the points that were published."""
-    folder = resources.files("disklab")
-    listed = yaml.safe_load((folder / "knob/presets.yaml").read_text(encoding="utf-8"))
-    published = yaml.safe_load((folder / "reference/published.yaml").read_text(encoding="utf-8"))
+    listed: list[Json] = _listed("knob/presets.yaml")
+    published = _listed("reference/published.yaml")
     for preset in listed:
         if (row := preset["base"].pop("row", None)) is not None:
             shape = row_shape(row)
@@ -261,8 +258,7 @@ def presets() -> list[Json]:
         for points in preset["published"].values():
             paths = points.pop("paths", None) or [points.pop("path")]
             points["rate"] = [rate for path in paths for rate in _at(published, path)]
-    found: list[Json] = listed
-    return found
+    return listed
 
 
 def _vms_of(studies: list[Json]) -> Iterator[str]:
@@ -299,13 +295,25 @@ def _refused(ask: Callable[[], object]) -> list[Json]:
     return []
 
 
+def _refusals(
+    catalog: Catalog, vm: str, disks: str, place: str = "", caching: Caching = "None"
+) -> list[Json]:
+    """Return why a VM does not take these disks; `place`: only what is wrong there."""
+    request = VolumeRequest(disks, caching=caching)
+    problems = _refused(partial(resolve, catalog, HostRequest(vm), request, None, PLACES))
+    return [problem for problem in problems if problem["place"] == (place or problem["place"])]
+
+
+def _first(catalog: Catalog, fits: Callable[[DiskEntry], object]) -> str:
+    """Return the first disk of the catalogue that fits; empty: none does."""
+    return next((name for name, entry in catalog.disks.items() if fits(entry)), "")
+
+
 def _usual(catalog: Catalog, vm: VmEntry) -> str:
     """Return a small disk of the VM's vendor, for questions about the VM alone."""
-    return next(
-        f"{name}({entry.facts.size_gib.least}GiB)" if not entry.facts.size_gib.fixed else name
-        for name, entry in catalog.disks.items()
-        if entry.vendor == vm.vendor and not entry.family.needs_premium_storage
-    )
+    own = _first(catalog, lambda e: e.vendor == vm.vendor and not e.family.needs_premium_storage)
+    sizes = catalog.disks[own].facts.size_gib
+    return own if sizes.fixed else f"{own}({sizes.least}GiB)"
 
 
 def _vm(
@@ -316,27 +324,13 @@ def _vm(
     if cache is not None:
         cache["latency"] = vm.series.latency["host_cache"]
 
-    def refusals(disks: str, caching: str = "None") -> list[Json]:
-        request = VolumeRequest(disks, caching=caching)  # type: ignore[arg-type]
-        return _refused(partial(resolve, catalog, HostRequest(vm.name), request, None, PLACES))
-
-    premium = next(
-        (
-            name
-            for name, entry in catalog.disks.items()
-            if entry.vendor == vm.vendor and entry.family.needs_premium_storage
-        ),
-        None,
+    facts, caps = vm.facts, vm.series.caps
+    least = {name: catalog.disks[name].facts.size_gib.least for name in caps}
+    premium = _first(catalog, lambda e: e.vendor == vm.vendor and e.family.needs_premium_storage)
+    cached = _first(
+        catalog, lambda e: e.family.host_cache_max_gib and not e.family.needs_premium_storage
     )
-    cached = next(
-        (
-            name
-            for name, entry in catalog.disks.items()
-            if entry.family.host_cache_max_gib and not entry.family.needs_premium_storage
-        ),
-        "",
-    )
-    facts = vm.facts
+    price = vm_price(catalog, vm.name, region=REGIONS.get(vm.vendor, ""))
     made: Json = {
         "cores": facts.vcpu,
         "speed": cpu_speed(catalog, vm.name).value,
@@ -344,24 +338,27 @@ def _vm(
         "network_bytes_per_s": network(facts.net_mbit_per_s),
         "cached": profile["cached"],
         "uncached": profile["uncached"],
-        **_attached(vm, catalog, refusals),
+        "caps": {
+            name: [
+                limit.model_dump(mode="json") for limit in uncached_limits(vm, Fraction(1), name)
+            ]
+            for name, cap in caps.items()
+            if cap
+        },
+        "refused": {
+            name: _refusals(catalog, vm.name, f"{name}({least[name]}GiB)")
+            for name, cap in caps.items()
+            if cap is None
+        },
         "cache": cache,
         "most_disks": facts.max_data_disks,
         "source": cite(catalog, vm.series.provenance),
         "larger": traced(lambda count: larger(vm, DiskExpression("nvme", count)), "count"),
-        "usd": _usd(catalog, vm),
+        "usd": price.usd_per_month if isinstance(price, Price) else None,
         "local": {name: _local(catalog, vm, name) for name in LOCAL},
         "nvme_disks": facts.nvme.count if facts.nvme else 0,
-        "caching": [
-            problem
-            for problem in refusals(cached, "ReadOnly")
-            if problem["place"] == PLACES.caching
-        ],
-        "premium": [
-            problem
-            for problem in (refusals(premium) if premium else [])
-            if problem["place"] == PLACES.vm
-        ],
+        "caching": _refusals(catalog, vm.name, cached, PLACES.caching, "ReadOnly"),
+        "premium": _refusals(catalog, vm.name, premium, PLACES.vm) if premium else [],
     }
     for engine, usual in engines.items():
         # VMs of one memory and as many vCPUs get one plan.
@@ -370,25 +367,6 @@ def _vm(
             plans[shape] = _memory_of(catalog, vm, engine, usual)
         made[engine] = plans[shape]
     return made
-
-
-def _attached(
-    vm: VmEntry, catalog: Catalog, refusals: Callable[[str], list[Json]]
-) -> dict[str, dict[str, list[Json]]]:
-    """Return what a VM lets through to attached disks, and why it takes some of them not at all."""
-    capped = [name for name, caps in vm.series.caps.items() if caps]
-    refused = [name for name, caps in vm.series.caps.items() if caps is None]
-    limits = {name: uncached_limits(vm, Fraction(1), name) for name in capped}
-    least = {name: catalog.disks[name].facts.size_gib.least for name in refused}
-    return {
-        "caps": {name: [each.model_dump(mode="json") for each in limits[name]] for name in capped},
-        "refused": {name: refusals(f"{name}({least[name]}GiB)") for name in refused},
-    }
-
-
-def _usd(catalog: Catalog, vm: VmEntry) -> float | None:
-    price = vm_price(catalog, vm.name, region=REGIONS.get(vm.vendor, ""))
-    return price.usd_per_month if isinstance(price, Price) else None
 
 
 def _local(catalog: Catalog, vm: VmEntry, name: str) -> Json:
@@ -456,9 +434,7 @@ def _uncached(catalog: Catalog, entry: DiskEntry) -> list[Json]:
         if vm.series.host_cache == "supported" and vm.series.premium_storage and vm.facts.cached
     )
     size = "" if entry.facts.size_gib.fixed else f"({entry.facts.size_gib.most}GiB)"
-    request = VolumeRequest(f"{entry.name}{size}", caching="ReadOnly")
-    refused = _refused(partial(resolve, catalog, HostRequest(host), request, None, PLACES))
-    return [problem for problem in refused if problem["place"] == PLACES.caching]
+    return _refusals(catalog, host, f"{entry.name}{size}", PLACES.caching, "ReadOnly")
 
 
 def _disk_usd(catalog: Catalog, entry: DiskEntry) -> Tree:
