@@ -109,7 +109,7 @@ def test_no_host_is_cut_off_from_us(hosts: dict[str, Host]) -> None:
     (ours,) = host_links.missing("h:1", Far(), {"n2": "10.0.0.2"})  # type: ignore[arg-type]
     assert "our SSH comes from n2" in ours.rule
     (here,) = host_links.missing("h:1", hosts["n1"], others)
-    assert "machine that disklab runs on" in here.rule
+    assert "the links of its own machine" in here.rule
 
 
 EXPERIMENT = """

@@ -108,21 +108,23 @@ def by_go(module: str, folder: Path) -> None:
     """Build a program of a Go module, `path@version`, into a folder."""
     options = [f"GOBIN={folder}", "GOFLAGS=-trimpath -buildvcs=false"]
     command = ["env", *options, go(module), "install", "-p", "1", module]
-    _fetch(command, module, "is the Go proxy reached?", folder=folder.parent)
+    _fetch(command, module, "can the Go proxy be reached?", folder=folder.parent)
 
 
 def by_pip(wheel: str, folder: Path) -> None:
     """Fetch a wheel, `name==version`, into a folder."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "-q", "-d", str(folder), wheel]
-    _fetch(command, wheel, "is the package index reached, and has this Python pip?")
+    _fetch(command, wheel, "can the package index be reached, and does this Python have pip?")
 
 
 def by_apt(package: str, folder: Path) -> None:
     """Fetch a Debian package, `name=version`, into a folder; nothing is installed."""
     # Its own user could not write there; as root it would warn of that.
     command = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package]
-    _fetch(command, package, "has this system apt, and its mirror this version?", folder=folder)
+    _fetch(
+        command, package, "does this system have apt, and its mirror this version?", folder=folder
+    )
 
 
 def check_sums(what: str, folder: Path, sha256: str | None, lock: str | None) -> None:

@@ -72,7 +72,7 @@ def name_kit(file: Path) -> KitFolder:
     named = read_kit(file)
     if named.kit.kit in shipped():
         rule = "a kit of this name comes with disklab"
-        raise UserError(Problem("--kit", named.kit.kit, rule, f"give the kit of {file} another"))
+        raise UserError(Problem("--kit", named.kit.kit, rule, f"give the kit in {file} another"))
     _named[named.kit.kit] = named
     return named
 
@@ -102,7 +102,7 @@ def problem_of(name: str) -> Problem | None:
     known = (*shipped(), *_named)
     otherwise = f"choose {', '.join(known)}, or name its file on the command line: --kit FILE"
     way_out = did_you_mean(name, known, otherwise)
-    return Problem("database.kit", name, "no kit of this name is there", way_out)
+    return Problem("database.kit", name, "there is no kit of this name", way_out)
 
 
 def kit_named(name: str) -> KitFolder:

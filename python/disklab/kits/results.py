@@ -93,5 +93,5 @@ def _number(name: str, word: str, result: Result) -> float:
         number = math.nan
     if not 0 <= number < MOST_NUMBER:
         rule = f"{result.line or result.json_paths} reads one"
-        raise MachineError(f"{word[:80]} is no number of operations or time, and {rule}")
+        raise MachineError(f"{word[:80]} is not a number of operations or a time, and {rule}")
     return number * (UNITS[result.unit] if name in (*LATENCIES, "latency") else 1.0)

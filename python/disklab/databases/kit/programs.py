@@ -54,7 +54,7 @@ def path_of(
 def _folder_of(of: KitFolder, program: Program, progress: Progress) -> Path:
     if program.folder:
         if program.name not in folders:
-            rule = f"{of.kit.title} has to be had by yourself"
+            rule = f"{of.kit.title} is not downloaded by disklab"
             way_out = f"name its folder: --program {program.name}=FOLDER"
             raise UserError(Problem(f"program {program.name}", "not named", rule, way_out))
         return folders[program.name]
