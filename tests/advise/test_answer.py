@@ -104,8 +104,8 @@ def test_where_only_stops_are_in_the_way_the_disks_are_named_by_price(
     assert first.startswith(f"The disks of {two[0].name} are fast enough, but garbage collection")
     assert "storage takes 1.5 ms" in first
     assert "4.4 ms: choose another collector or heap (`database.jvm`)" in second
-    assert third == f"Other disks that would be fast enough, by price: {two[1].name}, "
-    f"{two[1].price}."
+    other = f"{two[1].name}, {two[1].price}"
+    assert third == f"Other disks that would be fast enough, by price: {other}."
 
 
 def test_storage_and_the_other_collector_stand_beside_the_whole(

@@ -106,8 +106,8 @@ def disks_in_words(volume: Volume) -> Iterator[str]:
     """Yield what is done to the disks of a volume, for the plan."""
     for disk in volume.disks:
         named = f"by-id/{disk.by_id}" if disk.by_id is not None else f"LUN {disk.lun}"
-        yield f"disk {named} ({about_bytes(disk.size_bytes)}, {disk.kind}): all its data will be "
-        "deleted"
+        size = about_bytes(disk.size_bytes)
+        yield f"disk {named} ({size}, {disk.kind}): all its data will be deleted"
     if volume.stripe is not None:
         chunk = about_bytes(volume.stripe.chunk_bytes)
         yield (

@@ -303,8 +303,8 @@ def _read_ahead_in_words(wanted: Wanted, host: Host) -> Iterator[str]:
             asked.add(trial.spec.cluster.volumes["data"].read_ahead_bytes)
     told = sorted(one >> 10 for one in asked if one is not None)
     if told and "read_ahead" in host.may_change:
-        yield f"read-ahead of the volume's disk: {', '.join(map(str, told))} KiB, as a trial "
-        "requires"
+        sizes = ", ".join(map(str, told))
+        yield f"read-ahead of the volume's disk: {sizes} KiB, as a trial requires"
 
 
 def _missing_mkfs(wanted: Wanted, name: str, spot: Spot, machine: Machine) -> Iterator[Problem]:
