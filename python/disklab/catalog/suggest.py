@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable
 
 # Below this likeness a suggestion puzzles more than it helps (difflib's own default).
@@ -29,8 +31,17 @@ def suggestions(word: str, known: Iterable[str]) -> list[str]:
     by_short: dict[str, list[str]] = {}
     for name in names:
         by_short.setdefault(short[name], []).append(name)
-    near = difflib.get_close_matches(wanted, by_short, n=MOST, cutoff=CUTOFF)
+    near = difflib.get_close_matches(wanted, by_short, n=2 * MOST, cutoff=CUTOFF)
+    near.sort(key=lambda name: _apart(wanted, name))
     return [name for match in near for name in by_short[match]][:MOST]
+
+
+def _apart(word: str, name: str) -> float:
+    """Return how far two sizes of one kind are apart; infinite: they are of no one kind."""
+    if re.sub(r"\d+", "#", word) != re.sub(r"\d+", "#", name):
+        return math.inf
+    pairs = zip(re.findall(r"\d+", word), re.findall(r"\d+", name), strict=True)
+    return float(sum(abs(int(a) - int(b)) for a, b in pairs))
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:

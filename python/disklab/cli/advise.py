@@ -150,9 +150,10 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     json: Json = False,
     out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
 ) -> None:
-    """Find the cheapest VMs and disks that keep what an experiment file, or options, require.
+    """Find the cheapest VMs and disks that meet the requirements of a file or of options.
 
-    It rules out what limits cannot do, simulates the rest, and the finalists at full fidelity.
+    It rules out what cannot work within the limits, simulates the rest, and then
+    simulates the finalists at full fidelity.
     Examples: [bold]disklab advise --data 2TB --reads 20000 --writes 5000 --p99 10[/bold],
     [bold]disklab advise --database postgresql --data 500GB --reads 8000 --p99 10[/bold],
     [bold]disklab advise cassandra-what-to-buy[/bold],

@@ -235,15 +235,15 @@ def attach(  # noqa: PLR0913, PLR0917 - each option is a parameter
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
-    """Make a block device that behaves like these disks.
+    """Create a block device that behaves like these disks.
 
     Nothing is written to any device but the new one. Data of attached disks stay in
     /var/lib/disklab and are there again at the next attach of the same name; those of the VM's own
-    disks (local, nvme, ephemeral-os) are gone with the host.
+    disks (local, nvme, ephemeral-os) are lost with the host.
 
-    Examples: [bold]disklab disk attach azure/P30 --mount /mnt/p30[/bold],
-    [bold]disklab disk attach '4 x azure/P30' --vm azure/Standard_DS14_v2 --caching ReadOnly[/bold],
-    [bold]disklab disk attach 'aws/gp3(100GiB)' --weather aws/gp3 --seed 1[/bold]
+    Examples: [bold]disklab disk attach azure/P30 --mount /mnt/p30[/bold], [bold]disklab disk attach
+    '4 x azure/P30' --vm azure/Standard_DS14_v2 --caching ReadOnly[/bold], [bold]disklab disk attach
+    'aws/gp3(100GiB)' --weather aws/gp3 --seed 1[/bold]
     """
     volume = VolumeRequest(
         disks=named(disks or weather),

@@ -171,14 +171,14 @@ def catalog(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """List disks and VM sizes, or show everything about one of them.
 
-    Each number has a source and a date; `disklab catalog azure/P30` shows them, and
-    `disklab catalog --check` names those that no source states, or that have not been
-    checked for years (`--stale`: for a year). `--sizes` brings VM sizes of a vendor's own list.
+    Each number has a source and a date; `disklab catalog azure/P30` shows them, and `disklab
+    catalog --check` names those that no source states, or that have not been checked for years
+    (`--stale`: for a year). `--sizes` imports VM sizes from a vendor's own list.
 
-    Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold],
-    [bold]disklab catalog azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold],
-    [bold]disklab catalog Esv3 --check[/bold],
-    [bold]disklab catalog 'azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)'[/bold]
+    Examples: [bold]disklab catalog[/bold], [bold]disklab catalog P30[/bold], [bold]disklab catalog
+    azure/Standard_DS14_v2[/bold], [bold]disklab catalog Esv3 --json[/bold], [bold]disklab catalog
+    Esv3 --check[/bold], [bold]disklab catalog 'azure/PremiumV2(250GiB, 10000 IOPS, 250
+    MB/s)'[/bold]
     """
     if schema:
         print_json(CatalogueFile.model_json_schema())
@@ -399,9 +399,9 @@ def prices(
 ) -> None:
     """Turn a vendor's price list into a file of prices for disklab.
 
-    Lists are read from files and nothing is fetched; docs/prices.md says where to get them. Prices
-    of VM sizes (by the hour, reserved, spot) and disks that the catalogue has are kept, with their
-    region, date and currency. It never writes over a file.
+    Lists are read from files, and nothing is downloaded; docs/prices.md says where to get them.
+    Prices of VM sizes (by the hour, reserved, spot) and disks that the catalogue has are kept, with
+    their region, date and currency. It never overwrites a file.
 
     Examples: [bold]disklab prices azure-eastus.json --out eastus.yaml[/bold], then
     [bold]DISKLAB_CATALOG=eastus.yaml disklab advise FILE --terms reserved-1y[/bold]

@@ -41,7 +41,7 @@ def clean(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = None,
     json: Json = False,
 ) -> None:
-    """Remove every mount, device and process of ours that a crash left. Data stay.
+    """Remove all mounts, devices and processes that a crash left behind. Data stay.
 
     A healthy host stays unless [bold]--all[/bold] is given. What disklab cannot
     prove to be its own is left alone and named.

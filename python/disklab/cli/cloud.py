@@ -14,12 +14,12 @@ from disklab.cli.output import notes, print_json
 from disklab.errors import Problem, UserError
 from disklab.probe.run import Request, plan_of
 
-clouds = typer.Typer(no_args_is_help=True, help="Show what disklab would ask a cloud for.")
+clouds = typer.Typer(no_args_is_help=True, help="Show what disklab would request from a cloud.")
 
 
 @clouds.callback()
 def _cloud() -> None:
-    """Show what disklab would ask a cloud for."""
+    """Show what disklab would request from a cloud."""
 
 
 @clouds.command()
@@ -40,7 +40,7 @@ def template(
         typer.Option(help="azure: an ARM template. aws: the parameters of EC2's calls."),
     ] = "azure",
 ) -> None:
-    """Print what a cloud is asked for to make the hosts of an experiment. Nothing is made.
+    """Print the request that would create the hosts of an experiment. Nothing is created.
 
     Example: [bold]disklab cloud template azure-local-disks --only profile=sync[/bold]
     """
@@ -86,7 +86,7 @@ def manifest(
     size: Size = "100Gi",
     only: Only = None,
 ) -> None:
-    """Print the Job that does an experiment's fio on a volume of a class. Nothing is made.
+    """Print the Job that runs an experiment's fio on a volume of a class. Nothing is created.
 
     Example: [bold]disklab kubernetes manifest FILE --class gp3 --size 100Gi --image IMAGE
     | kubectl create -f -[/bold]

@@ -88,9 +88,9 @@ def warm(
     host: HostOption = None,
     json: Json = False,
 ) -> None:
-    """Fill the host cache with all that was written to a volume, as if it had just been read.
+    """Fill the host cache with everything written to a volume, as if it had just been read.
 
-    Where it does not all fit, the end of it stays.
+    If not all of it fits, the last part stays.
     Example: [bold]disklab disk cache warm data[/bold]
     """
     wanted = [_range(text) for text in ranges] if ranges else None
@@ -108,7 +108,7 @@ def drop(volume: Volume, host: HostOption = None, json: Json = False) -> None:
     _tell(perform(root_part(), Cache(volume, host, "drop")), json)
 
 
-app = typer.Typer(no_args_is_help=True, help="Real block devices that behave as a cloud disk does.")
+app = typer.Typer(no_args_is_help=True, help="Real block devices that behave like a cloud disk.")
 
 app.command()(attach)
 app.add_typer(host_cache, name="cache")
@@ -148,7 +148,7 @@ def show(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what a volume does: counters, credits left, hit ratio, the limit that binds now.
+    """Show what a volume does: counters, credits left, hit ratio, the limit reached now.
 
     Examples: [bold]disklab disk show data[/bold], [bold]disklab disk show data --watch[/bold],
     [bold]disklab disk show /dev/loop3 --json[/bold]
@@ -202,7 +202,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each option is a parameter
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
-    """Change a volume while it works.
+    """Change a volume while it is in use.
 
     Examples: [bold]disklab disk set data --iops 500 --throughput 60MB[/bold],
     [bold]disklab disk set data --credits empty[/bold],
@@ -265,7 +265,7 @@ def detach(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Unmount what disklab mounted, and take the device away. The last volume ends its host.
+    """Unmount what disklab mounted, and remove the device. The last volume ends its host.
 
     Example: [bold]disklab disk detach data[/bold]
     """

@@ -92,11 +92,11 @@ def check(
     kit: KitFile = None,
     json: Json = False,
 ) -> None:
-    """Check experiment files: every problem of every file, with line and way out.
+    """Check experiment files: every problem in every file, with its line and how to fix it.
 
-    Exit code 2 when there is one. A cell that is impossible, such as more data than its disk
-    holds, is not a problem of the file: it is named with its reason, and left out of a run. Exit
-    code 1 when that is so of all cells of a file.
+    The exit code is 2 if there is one. An impossible cell, such as more data than its disk can
+    hold, is not a problem of the file: it is named with its reason, and left out of a run. The exit
+    code is 1 if all cells of a file are impossible.
 
     Example: [bold]disklab experiment check mine.yaml[/bold]
     """

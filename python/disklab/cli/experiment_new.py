@@ -132,10 +132,10 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Write a commented experiment file from a few answers, and check it.
 
     On a terminal it asks for what no option says; elsewhere it uses the defaults. It never
-    writes over a file.
+    overwrites a file.
 
-    Examples: [bold]disklab experiment new mine.yaml[/bold],
-    [bold]disklab experiment new mine.yaml --disks nvme --disks '4 x azure/P30' --data 500GB[/bold]
+    Examples: [bold]disklab experiment new mine.yaml[/bold], [bold]disklab experiment new mine.yaml
+    --disks nvme --disks '4 x azure/P30' --data 500GB[/bold]
     """
     if os.path.exists(file):
         rule = "exists already and is not overwritten"

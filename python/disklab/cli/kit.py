@@ -47,7 +47,7 @@ def list_kits(json: Json = False) -> None:
 
 @app.command()
 def check(file: File) -> None:
-    """Check a kit file: every key, every template. Nothing is run or fetched.
+    """Check a kit file: every key, every template. Nothing is run or downloaded.
 
     Example: [bold]disklab kit check my-kit.yaml[/bold]
     """
@@ -71,7 +71,7 @@ def schema() -> None:
 
 @app.command()
 def new(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")]) -> None:
-    """Write a kit file to begin with, each key explained.
+    """Write a first kit file, with an explanation of each key.
 
     Example: [bold]disklab kit new my-kit.yaml[/bold]
     """
@@ -88,7 +88,7 @@ def try_kit(  # noqa: PLR0913, PLR0917 - each option is a parameter
     program: ProgramFolder = None,
     json: Json = False,
 ) -> None:
-    """Start a kit in a plain folder, run some seconds of its load, stop it, and show what was read.
+    """Start a kit in a plain folder, run its load for some seconds, stop it, and show the results.
 
     Example: [bold]disklab kit try my-kit.yaml --nodes 3[/bold]
     """

@@ -75,7 +75,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check: Check = False,
     json: JsonTrials = False,
 ) -> None:
-    """Measure an experiment on hosts that exist, or are made in a cloud. A plan is shown first.
+    """Measure an experiment on your hosts, or on hosts created in a cloud, after showing a plan.
 
     Examples: [bold]disklab measure FILE --hosts hosts.yaml --plan[/bold],
     [bold]disklab measure FILE --cloud azure --max-usd 5 --ssh-from ADDRESS --fresh-hosts 3[/bold],

@@ -139,7 +139,7 @@ def observe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     ] = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Look at a database that runs, without changing it, and write an experiment file.
+    """Look at a running database, without changing it, and write an experiment file.
 
     It reads counters that the server keeps anyway. Ctrl-C ends the window early; what was seen
     until then is used. `disklab advise` on the file answers whether to move, and to what.

@@ -95,7 +95,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check: Check = False,
     json: JsonTrials = False,
 ) -> None:
-    """Run a real database under real load on emulated disks, and report what it says.
+    """Run a real database under real load on emulated disks, and report the results.
 
     Examples: [bold]disklab rehearse experiments/cassandra-local-or-attached.yaml --quick[/bold],
     [bold]disklab rehearse FILE --only workload=read --repeat 5[/bold],

@@ -54,7 +54,7 @@ def report(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """Say what runs found: the verdict with its reasons, and a page with charts and tables.
 
     Several runs are compared cell by cell: an old and a new one, a prediction and a rehearsal.
-    fio's JSON output of a disk becomes a run, beside what the disk promises.
+    fio's JSON output for a disk becomes a run and is compared with what the disk promises.
 
     Examples: [bold]disklab report disklab-runs/RUN[/bold],
     [bold]disklab report fio.json --disk azure/P30[/bold],
@@ -154,7 +154,7 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
 ) -> None:
-    """Show runs in a browser while they go on: rate, tail, disks, limits, time left; pause, stop.
+    """Watch runs in a browser: rate, tail, disks, limits, time left; pause and stop them.
 
     The page opens with a token, which is in the address printed here; DISKLAB_TOKEN sets it.
     /metrics has the same for Prometheus (docs/serve.md).
@@ -223,9 +223,9 @@ def knob(
 ) -> None:
     """Open the simulator in a browser: three scenes to play with, then a system of your own.
 
-    One file that works without a server and asks no other host; what is picked is in its address.
-    In a clone the simulator for browsers is built first, where it is missing (once, a minute or
-    two). Without FILE the page is knob.html in this folder.
+    The page is one file that works without a server and contacts no other host; its address
+    contains what you choose. In a clone the simulator for browsers is built first if it is missing
+    (once, a minute or two). Without FILE the page is knob.html in this folder.
 
     Examples: [bold]disklab knob[/bold], [bold]disklab knob page.html[/bold]
     """

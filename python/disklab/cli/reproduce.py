@@ -76,7 +76,7 @@ def reproduce(  # noqa: PLR0913, PLR0917 - each option is a parameter
     out: Annotated[Path, typer.Option(help="Folder for the runs.", metavar="DIR")] = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
-    """Repeat a published study: predict it, rehearse it, and put both beside its own figures.
+    """Repeat a published study: predict it, rehearse it, and compare both with its figures.
 
     Examples: [bold]disklab reproduce[/bold], [bold]disklab reproduce host-caching[/bold],
     [bold]disklab reproduce local-or-attached --rehearse --only workload=read[/bold]

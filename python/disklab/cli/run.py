@@ -14,7 +14,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from disklab.catalog import VolumeRequest
+from disklab.catalog import HostRequest, VolumeRequest, resolve
+from disklab.catalog import Places as Typed
 from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib
 from disklab.cli.attach import (
     CachingOption,
@@ -166,17 +167,17 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     files: CatalogFiles = None,
     json: Json = False,
 ) -> None:
-    """Run a command in a folder on an emulated disk; tell what the disk did for it.
+    """Run a command in a folder on an emulated disk, and report what the disk did for it.
 
-    The disk is made, mounted, and gone with the command, which runs as you (under sudo: as who
-    called it) and whose exit code is this one's. Of a budget, fsyncs are calls of the command, and
-    flushes what reached the disk.
+    The disk is created and mounted for the command, and removed afterwards. The command runs as you
+    (under sudo: as the user who called it), and its exit code is passed on. In a budget, fsyncs are
+    calls by the command, and flushes are what reached the disk.
 
-    Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold],
-    [bold]disklab run --disk azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold],
-    [bold]disklab run --disk 'aws/gp3(100GiB)' --json -- ./load > base.json[/bold],
-    [bold]disklab run --disk 'aws/gp3(100GiB)' --compare base.json -- ./load[/bold],
-    [bold]disklab run --weather 'aws/gp3(100GiB)' --seed 1 --year-in 1min -- ./test.sh[/bold]
+    Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold], [bold]disklab run --disk
+    azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold], [bold]disklab run --disk
+    'aws/gp3(100GiB)' --json -- ./load > base.json[/bold], [bold]disklab run --disk
+    'aws/gp3(100GiB)' --compare base.json -- ./load[/bold], [bold]disklab run --weather
+    'aws/gp3(100GiB)' --seed 1 --year-in 1min -- ./test.sh[/bold]
     """
     lines = [line for text in budget or [] for line in parse_budget(text, "--budget")]
     base = None if compare is None else read_base(compare, "--compare")
@@ -193,6 +194,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         size_bytes=bytes_of(size, "--size"),
         latency=latency,
     )
+    # For its messages: they name what was typed.
+    resolve(known, HostRequest(vm), volume, places=Typed(disks="--disk"))
     wish = Make(
         volume=volume,
         vm=vm,
