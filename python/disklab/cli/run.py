@@ -169,9 +169,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
 ) -> None:
     """Run a command in a folder on an emulated disk, and report what the disk did for it.
 
-    The disk is created and mounted for the command, and removed afterwards. The command runs as you
-    (under sudo: as the user who called it), and its exit code is passed on. In a budget, fsyncs are
-    calls by the command, and flushes are what reached the disk.
+    The command runs as you (under sudo: as the user who called it); its exit code is passed on. In
+    a budget, fsyncs are calls by the command, and flushes are what reached the disk.
 
     Examples: [bold]disklab run --disk azure/P10 -- make bench[/bold], [bold]disklab run --disk
     azure/P10 --budget 'fsyncs <= 120, wall <= 30s' -- ./test.sh[/bold], [bold]disklab run --disk
@@ -194,7 +193,6 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         size_bytes=bytes_of(size, "--size"),
         latency=latency,
     )
-    # For its messages: they name what was typed.
     resolve(known, HostRequest(vm), volume, places=Typed(disks="--disk"))
     wish = Make(
         volume=volume,
