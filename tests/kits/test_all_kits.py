@@ -31,6 +31,8 @@ def test_a_kit_starts_takes_its_load_and_stops(lab: Lab, name: str) -> None:
     figures = json.loads(tried.stdout)
     kit = kit_named(name).kit
     assert set(figures["counters"]) == {counter.name for counter in kit.counters}
+    # What does not answer is none.
+    assert None not in figures["counters"].values()
     if kit.loads:
         assert figures["operations"] > 0
         assert figures["loop"] == kit.loads[figures["load"]].loop

@@ -22,8 +22,7 @@ from disklab.spec.amounts import only
 from disklab.workloads.protocol import Asked
 from disklab.workloads.tool import Tool
 
-MEMORY_BYTES = 2 << 30
-"""Of each node: what a small VM has."""
+MEMORY_BYTES = 2 << 30  # of each node: what a small VM has
 
 
 def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -> dict[str, Any]:
@@ -43,7 +42,8 @@ def tried(kit: Kit, nodes: int, load: str | None, seconds: int, say: Progress) -
             figures |= operation.model_dump(by_alias=True, exclude_none=True, exclude={"count"})
         observed = cluster.observe()
         cluster.stop()
-    return figures | {"counters": {**observed.metrics, **observed.counters}}
+    none = dict.fromkeys(counter.name for counter in kit.counters)
+    return figures | {"counters": none | {**observed.metrics, **observed.counters}}
 
 
 def _tool(kit: Kit, load: str, seconds: int) -> Tool:
