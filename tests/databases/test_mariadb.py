@@ -190,6 +190,28 @@ def test_sysbench_s_scripts_run(served: MariaDB) -> None:
         assert transactions.failed == 0 or "write" in script, "rows are locked by others"
 
 
+def test_pgbench_s_tpcb_keeps_its_sums(served: MariaDB) -> None:
+    for begin in sysbench("tpcb").fill(served.target):
+        ended(begin)
+    run = sysbench("tpcb").run(served.target, Asked(Stop(operations=200), stream=1))
+    transactions = ended(run).operations["transaction"]
+    assert (transactions.count, transactions.failed) == (200, 0)
+    (server,) = served.servers
+    sums = " UNION ALL ".join(
+        f"SELECT count(*), sum({column}) FROM {table}{number}"
+        for number in (1, 2)
+        for table, column in [
+            *(("accounts", "abalance"), ("tellers", "tbalance")),
+            *(("branches", "bbalance"), ("history", "delta")),
+        ]
+    )
+    rows = [(int(count), int(total or 0)) for count, total in server.connection().ask(sums)]
+    for of_table in (rows[:4], rows[4:]):
+        assert [count for count, _ in of_table[:3]] == [1000, 2560, 256]
+        assert len({total for _, total in of_table}) == 1
+    assert rows[3][0] + rows[7][0] == 200
+
+
 def position(server: Server) -> str:
     """Return the last change of a server, as a GTID."""
     ((gtid,),) = server.connection().ask("SELECT @@gtid_current_pos")

@@ -301,6 +301,16 @@ def test_terminals_that_do_not_wait_are_one_a_connection() -> None:
     assert answer["ops_per_s"] * 60 > 2 * 12.86 * 20
 
 
+def test_pgbench_s_tpcb_changes_a_row_of_three_tables_and_adds_one() -> None:
+    text = SYSBENCH.replace("oltp_write_only", "tpcb")
+    of_tpcb = job(text)
+    tables = {table["name"]: table["rows"] for table in of_tpcb["tables"]}
+    assert tables == {"accounts": 2_000_000, "tellers": 2560, "branches": 256, "tpcb history": 1}
+    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": of_tpcb}])
+    (plain,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(SYSBENCH)}])
+    assert 1 < answer["ops_per_s"] / plain["ops_per_s"] < 10
+
+
 EVENTS = "events: [{at: 20s, kill: n1}, {at: 22s, start: n1}]\n"
 TIMED = ROWS.replace("operations: 20000", "duration: 40s")
 

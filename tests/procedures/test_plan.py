@@ -112,6 +112,15 @@ def test_settings_that_a_restart_changes_share_a_bed_unless_caches_stay_as_left(
     assert bed_of(other, restarts=True) != bed_of(plain, restarts=True)
 
 
+def test_a_script_with_tables_of_its_own_has_a_bed_of_its_own() -> None:
+    text = (EXPERIMENTS / "mysql-8-sysbench.yaml").read_text(encoding="utf-8")
+    read, insert, tpcb = (
+        spec.parse(text.replace("oltp_write_only", script)).trials("rehearse")[0].here
+        for script in ("oltp_read_write", "oltp_write_only", "tpcb")
+    )
+    assert bed_of(read) == bed_of(insert) != bed_of(tpcb)
+
+
 def test_another_scale_is_another_bed() -> None:
     experiment = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml")
     one, other = (

@@ -44,7 +44,10 @@ def test_scans_and_reads_before_writes_have_names_too(name: str, shares: dict[st
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("hammerdb", "write tpcc: {warehouses: ..., "), ("pgbench", "write operations: {read: 100%}")],
+    [
+        ("hammerdb", "write tpcc: {warehouses: ..., "),
+        ("pgbench", "write sysbench: {script: tpcb, "),
+    ],
 )
 def test_other_load_tools_are_told_what_to_write(name: str, instead: str) -> None:
     with pytest.raises(UserError) as caught:

@@ -200,6 +200,8 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     1.0: id, k, c char(120), pad char(60), and an index on k.
     """
     rows = work.tables * work.rows_per_table
+    if work.script == "tpcb":
+        return Shape(_accounts(rows, stored), [_tpcb()], work.threads, None)
     many = Stored(stored.tablets * work.tables, stored.column_overhead_bytes)
     tables = [many.table("sbtest", rows, 4 + 4 + TEXT_BYTES + 60, 3), stored.status()]
     index = []
@@ -245,6 +247,37 @@ def sysbench(work: Sysbench, stored: Stored, statements: int) -> Shape:
     }
     one = {"name": "transaction", "share_ppm": 1_000_000, "statements": scripts[work.script]}
     return Shape(tables, [one], work.threads, None)
+
+
+BRANCH_ACCOUNTS, LEAST_BRANCHES, HISTORY_ROWS = 100_000, 256, 1
+"""Of TPC-B. **Source:** pgbench's `naccounts`; the least of ours, of workloads/sysbench/tpcb.lua,
+whose history is empty: a table of the simulator has a row."""
+
+
+def _accounts(rows: int, stored: Stored) -> list[Json]:
+    """Return the tables of pgbench's TPC-B, a script of ours for sysbench."""
+    branches = max(rows // BRANCH_ACCOUNTS, LEAST_BRANCHES)
+    sizes = {
+        "accounts": (rows, 8 + 84, 3),
+        "tellers": (10 * branches, 8 + 84, 3),
+        "branches": (branches, 4 + 88, 2),
+        "tpcb history": (HISTORY_ROWS, 16 + 8, 5),
+    }
+    return [stored.table(name, *size) for name, size in sizes.items()] + [stored.status()]
+
+
+def _tpcb() -> Json:
+    """Return a transaction. **Divergence:** no two wait for each other at a branch."""
+    statements = [
+        BEGIN,
+        statement(update("accounts", COLUMN_BYTES, draw="uniform")),
+        statement(access("accounts", "read", draw="recent")),
+        statement(update("tellers", COLUMN_BYTES, draw="uniform")),
+        statement(update("branches", COLUMN_BYTES, draw="uniform")),
+        statement(access("tpcb history", "insert")),
+        COMMIT,
+    ]
+    return {"name": "transaction", "share_ppm": 1_000_000, "statements": statements}
 
 
 def _often(each: Json, times: int) -> list[Json]:

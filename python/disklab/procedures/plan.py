@@ -13,6 +13,7 @@ import json
 import random
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from disklab.database_facts import facts_of
 from disklab.procedures import device, replay
@@ -87,6 +88,16 @@ CHANGED_LIVE_OF_WORKLOAD = {
 CHANGED_LIVE_OF_VOLUME = ("caching", "read_ahead_bytes")
 
 
+def _forget_live(workload: dict[str, Any]) -> None:
+    """Take away what a load can change on tables that are there."""
+    sysbench = workload.get("sysbench") or {}
+    if sysbench.get("script") == "tpcb":
+        sysbench["has_own_tables"] = True
+    for kind, own in CHANGED_LIVE_OF_WORKLOAD.items():
+        for key in own:
+            (workload.get(kind) or {}).pop(key, None)
+
+
 def bed_of(spec: TrialSpec, *, restarts: bool = False) -> str:
     """Return what names the bed of a trial: equal for trials that can share one.
 
@@ -99,9 +110,7 @@ def bed_of(spec: TrialSpec, *, restarts: bool = False) -> str:
         else:
             for key in keys:
                 (content.get(section) or {}).pop(key, None)
-    for kind, own in CHANGED_LIVE_OF_WORKLOAD.items():
-        for key in own:
-            ((content.get("workload") or {}).get(kind) or {}).pop(key, None)
+    _forget_live(content.get("workload") or {})
     for volume in ((content.get("cluster") or {}).get("volumes") or {}).values():
         for key in CHANGED_LIVE_OF_VOLUME:
             volume.pop(key, None)

@@ -59,9 +59,11 @@ class Sysbench(Part):
         "oltp_point_select",
         "oltp_update_index",
         "oltp_update_non_index",
+        "tpcb",
     ] = Field(examples=["oltp_read"])
     """Which statements a transaction has; oltp_read is ten point selects, oltp_insert ten inserts
-    of one row; the others are sysbench's own."""
+    of one row, tpcb pgbench's TPC-B on tables like its own, whose accounts are the rows; the
+    others are sysbench's own."""
     tables: Count = Field(examples=[20])
     """Tables."""
     rows_per_table: Count = Field(examples=["15M"])
@@ -137,10 +139,10 @@ OTHER_TOOLS = {
         "write tpcc: {warehouses: ..., connections: <its virtual users>, terminals: no wait}",
     ),
     "pgbench": (
-        "pgbench -S reads single rows of a table with 100,000 a unit of scale; its TPC-B, of which "
-        "all clients change the rows of a few branches, has no model",
-        "for -S write operations: {read: 100%} and load: {threads: <its clients>}, with dataset: "
-        "{rows: <scale times 100,000>, row: 1 x 84B}",
+        "pgbench has 100,000 accounts a unit of scale",
+        "write sysbench: {script: tpcb, tables: 1, rows_per_table: <scale times 100,000>, threads: "
+        "<its clients>}; for -S operations: {read: 100%} and load: {threads: <its clients>}, with "
+        "dataset: {rows: <scale times 100,000>, row: 1 x 84B}",
     ),
 }
 """Load tools whose names stand where ours are expected: what they do, and what to write instead."""

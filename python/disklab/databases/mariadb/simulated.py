@@ -51,6 +51,10 @@ KEY_BYTES = 8
 ROWS = {
     "sbtest": (208, 8),
     "k": (0, 13),
+    "accounts": (119, 4),
+    "tellers": (119, 4),
+    "branches": (119, 4),
+    "tpcb history": (55, 6),
     "warehouse": (98, 4),
     "district": (106, 8),
     "customer": (570, 12),

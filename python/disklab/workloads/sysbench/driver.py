@@ -225,12 +225,12 @@ STATEMENTS = 10
 SCRIPTS: dict[str, tuple[str, ...]] = {
     # Ten point selects and nothing else, between BEGIN and COMMIT.
     "oltp_read": ("oltp_read_only", "--range-selects=off", f"--point-selects={STATEMENTS}"),
-    "oltp_insert": (str(Path(__file__).with_name("oltp_insert.lua")),),
+    **{name: (str(Path(__file__).with_name(f"{name}.lua")),) for name in ("oltp_insert", "tpcb")},
 }
 # Of the protocols of databases.
 DRIVERS = {"postgresql": "pgsql", "mysql": "mysql"}
 # Rows that a transaction adds.
-ADDED_ROWS = {"oltp_insert": STATEMENTS}
+ADDED_ROWS = {"oltp_insert": STATEMENTS, "tpcb": 1}
 
 
 class Sysbench:
@@ -256,7 +256,8 @@ class Sysbench:
     def fill(self, target: Target) -> Sequence[Begin]:
         """Return the program that drops what is there, and the one that makes and fills tables."""
         threads = min(self._work.tables, FILL_THREADS)
-        common = [*self._common(target, "oltp_read_only", threads)]
+        (script,) = SCRIPTS["tpcb"] if self._work.script == "tpcb" else ("oltp_read_only",)
+        common = [*self._common(target, script, threads)]
         env = environment(target)
         return [
             lambda: Filling([*common, "cleanup"], env, rows=0),
