@@ -22,6 +22,7 @@ from disklab.machines.protocol import Command, Machine
 from disklab.machines.ssh import SshChild, SshMachine
 
 from tests.machines.ssh_server import SshServer, start_server
+from tests.machines.test_local import await_end, is_alive, sh
 
 SOON_SECONDS = 30.0
 
@@ -37,25 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 def box(server: SshServer) -> Iterator[SshMachine]:
     with server.machine() as machine:
         yield machine
-
-
-def sh(script: str, **more: object) -> Command:
-    return Command(["sh", "-c", script], **more)  # type: ignore[arg-type]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def await_end(pid: int) -> None:
-    deadline = time.monotonic() + SOON_SECONDS
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        time.sleep(0.05)
 
 
 class TestRun:
