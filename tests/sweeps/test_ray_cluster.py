@@ -52,6 +52,7 @@ def workers() -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_it_answers_as_this_machine_does(cluster: Any) -> None:
     jobs = quick_cells(CELLS)
     told: list[Event] = []
@@ -80,6 +81,7 @@ def test_a_killed_worker_loses_nothing(cluster: Any) -> None:
     assert all(isinstance(event, Warned) and "run again" in event.text for event in told)
 
 
+@pytest.mark.long
 def test_a_job_that_ends_the_engine_is_told(cluster: Any) -> None:
     with (
         pytest.raises(EngineError, match="disklab-engine simulate ended early: "),
