@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,13 @@ from tests.in_process import disklab
 ROOT = Path(__file__).parents[2]
 REFERENCE = sorted((ROOT / "experiments").glob("*.yaml"))
 PAGE = (ROOT / "docs" / "experiment-file.md").read_text(encoding="utf-8")
-# Made once: the check of the schema itself takes most of the time.
-EDITOR = jsonschema.Draft202012Validator(schema())
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+@cache
+def editor() -> jsonschema.Draft202012Validator:
+    """Made once, and not by all who only list the tests: it takes a second."""
+    return jsonschema.Draft202012Validator(schema())
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -120,7 +125,7 @@ def test_the_schema_is_printed_and_is_a_schema() -> None:
 
 @pytest.mark.parametrize("file", REFERENCE, ids=lambda file: file.stem)
 def test_editors_accept_what_disklab_accepts(file: Path) -> None:
-    EDITOR.validate(yaml.safe_load(file.read_text()))
+    editor().validate(yaml.safe_load(file.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -139,14 +144,14 @@ def test_editors_accept_what_disklab_accepts(file: Path) -> None:
 )
 def test_editors_refuse_what_disklab_refuses(path: str, value: object, tmp_path: Path) -> None:
     given: Any = yaml.safe_load(EXAMPLES[0])
-    EDITOR.validate(given)
+    editor().validate(given)
     *parents, last = path.split(".")
     inner = given
     for parent in parents:
         inner = inner[parent]
     inner[last] = value
     with pytest.raises(jsonschema.ValidationError):
-        EDITOR.validate(given)
+        editor().validate(given)
     file = tmp_path / "wrong.yaml"
     file.write_text(yaml.safe_dump(given))
     with pytest.raises(UserError):

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from tests.sweeps.jobs import STUDY, here, lines, quick_cells, unheard
 
-ray_tests = pytest.importorskip("ray.cluster_utils")
 pytestmark = pytest.mark.xdist_group("ray")
 CELLS = 60
 
@@ -28,6 +27,7 @@ CELLS = 60
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head without a core, as a user has it, and two nodes of one core."""
+    ray_tests = pytest.importorskip("ray.cluster_utils")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     store = {"object_store_memory": 80 << 20, "include_dashboard": False}
@@ -123,6 +123,7 @@ def test_a_lost_node_loses_nothing(cluster: Any) -> None:
 
 
 def test_where_no_cluster_is_that_is_said() -> None:
+    pytest.importorskip("ray")
     with (
         pytest.raises(MachineError, match=r"ray://127\.0\.0\.1:9: .*ray start --head"),
         cluster_of("ray://127.0.0.1:9", unheard),
