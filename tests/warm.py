@@ -34,6 +34,19 @@ DISKLAB = str(Path(sys.executable).with_name("disklab"))
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TERM", "FORCE_COLOR", "NO_COLOR", "PY_COLORS")
 MOST_BYTES = 100_000
 """Of a request: a packet of a local socket may have twice as many."""
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "user", "uts")
+TAKEN_OVER = (
+    "Cap",
+    "Cpus_allowed",
+    "Gid",
+    "Groups",
+    "NoNewPrivs",
+    "SigBlk",
+    "SigIgn",
+    "Uid",
+    "Umask",
+)
+"""Lines of a thread's status."""
 ROOM = 3000
 """Letters of the words under which a copy is listed."""
 CLONE_PARENT = 0x8000
@@ -105,6 +118,7 @@ class Original:
     def __init__(self) -> None:
         """Start it; it ends with this process."""
         self.turn = threading.Lock()
+        self.surroundings = surroundings()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Threads of a library would not be in the copies.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2"}
@@ -120,7 +134,7 @@ class Original:
     def copied(self, request: Request, streams: list[int]) -> int | None:
         """Return the process of a copy; None: it must be started otherwise."""
         packed = pickle.dumps(request)
-        if len(packed) > MOST_BYTES or self.process.poll() is not None:
+        if len(packed) > MOST_BYTES or self.surroundings != surroundings():
             return None
         try:
             with self.turn:
@@ -136,14 +150,26 @@ class Original:
         return int(answer) if answer else None
 
 
-_ORIGINALS: list[Original] = []
+_ORIGINALS: dict[int, Original] = {}
 
 
 def original() -> Original:
-    """Return this process's own, which its first command starts."""
-    if not _ORIGINALS:
-        _ORIGINALS.append(Original())
-    return _ORIGINALS[0]
+    """Return this process's own, which its first command starts; one that it forks has another."""
+    if os.getpid() not in _ORIGINALS:
+        _ORIGINALS[os.getpid()] = Original()
+    return _ORIGINALS[os.getpid()]
+
+
+def surroundings() -> tuple[object, ...]:
+    """Return what a program takes over from the thread that starts it, as a copy does not."""
+    thread = Path("/proc/thread-self")
+    status = (thread / "status").read_text(encoding="ascii").splitlines()
+    return (
+        [os.readlink(thread / "ns" / name) for name in NAMESPACES],
+        [line for line in status if line.startswith(TAKEN_OVER)],
+        [(thread / name).read_text(encoding="utf-8") for name in ("cgroup", "limits")],
+        os.getpriority(os.PRIO_PROCESS, 0),
+    )
 
 
 def install() -> None:
