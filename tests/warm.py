@@ -233,6 +233,9 @@ def run(request: Request) -> int:
     os.environ.clear()
     os.environ.update(request.environment)
     sys.argv = request.words
+    # `python -m` is part of no usage that a command shows.
+    main = sys.modules["__main__"]
+    main.__package__, main.__spec__, main.__file__ = None, None, request.words[0]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())  # type: ignore[union-attr]
     code: object = 0
