@@ -54,6 +54,13 @@ class TpccRoom(_Part):
     warehouse_bytes: int
     """Of each warehouse while orders come in."""
 
+    loaded_bytes: int
+    """Of each warehouse as it is loaded."""
+
+    def loaded(self, warehouses: int) -> int:
+        """Return the bytes of one copy of all tables as they are loaded, with what is beside."""
+        return self.server_bytes + warehouses * self.loaded_bytes
+
 
 class StoredRow(_Part):
     """What a row of the rows workload takes of the data files; at least what the simulator lays."""

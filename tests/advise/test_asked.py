@@ -13,6 +13,7 @@ from disklab.advice.question import question_of
 from disklab.cli.advise_asked import Asked, read_rate
 from disklab.cli.experiment_new import read_ms
 from disklab.errors import UserError
+from disklab.spec import feasible
 from disklab.spec.draft import held
 
 from tests.in_process import disklab
@@ -192,6 +193,48 @@ def test_regions_are_told_by_their_names_alone() -> None:
         question_of(FULL.experiment(), (), "mars")
     assert "not stated" not in caught.value.problems[0].way_out
     assert "eastus" in caught.value.problems[0].way_out
+
+
+@pytest.mark.parametrize("database", ["postgresql", "mariadb", "mysql"])
+def test_tpcc_is_asked_for_by_its_warehouses(
+    database: Literal["postgresql", "mariadb", "mysql"],
+) -> None:
+    asked = Asked(database=database, tpcc=1000, p99=500)
+    question = question_of(asked.experiment(), growth_ratio=0.3)
+    assert question.require.latencies() == {"all": {"p99": 500}}
+    assert (question.rate_per_s, question.counted) == (pytest.approx(192.9), "new orders")
+    # More load is more warehouses, whose terminals rest as all do.
+    assert question.raised.tree["workload"]["tpcc"]["warehouses"] == 1300
+    # A warehouse is about 100 MB.
+    assert 1e11 < feasible.node_bytes(question.spec) < 1.4e11
+
+
+def test_a_file_of_tpcc_without_rests_must_name_its_rate() -> None:
+    text = Asked(database="mysql", tpcc=100, p99=500).experiment().document.text
+    busy = text.replace("connections: 100", "connections: 100, terminals: no wait")
+    assert busy != text
+    with pytest.raises(UserError, match="what is bought must carry a rate"):
+        question_of(spec.parse(busy, Path("t.yaml")))
+    told = busy.replace("require: {", "require: {rate: 50/s, ")
+    question = question_of(spec.parse(told, Path("t.yaml")))
+    assert question.raised.tree["workload"]["tpcc"]["warehouses"] == 100
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        (Asked(tpcc=10, p99=5), ["--tpcc"]),
+        (
+            Asked(database="mysql", tpcc=10, p99=5, data="1TB", reads=5, commits=2),
+            ["--data", "--reads", "--commits"],
+        ),
+        (Asked(database="mysql", tpcc=10), ["--p99"]),
+    ],
+)
+def test_tpcc_brings_its_own_data_and_load(asked: Asked, places: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        asked.experiment()
+    assert [problem.place for problem in caught.value.problems] == places
 
 
 def test_local_disks_that_are_too_small_name_all_that_the_vm_has() -> None:

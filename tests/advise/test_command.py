@@ -118,6 +118,25 @@ def test_the_finalists_are_never_written_among_disklab_s_own_files(tmp_path: Pat
     assert beside(tmp_path / "mine.yaml") == tmp_path / "mine-advice.yaml"
 
 
+@pytest.mark.parametrize(
+    "engine", ["postgresql", *(pytest.param(n, marks=pytest.mark.long) for n in ("mariadb",))]
+)
+def test_a_server_of_tpcc_is_advised_on(engine: str, tmp_path: Path) -> None:
+    told = json.loads(
+        run(
+            *("advise", "--database", engine, "--tpcc", "40", "--p99", "500"),
+            *("--candidates", "P10,P20,D4s_v5", "--no-bands", "--json"),
+            *("--out", str(tmp_path / "runs"), "--write", str(tmp_path / "advice.yaml")),
+        ).stdout
+    )
+    assert told["answer"][0].startswith("Buy 1 x D4s_v5 with ")
+    assert "new orders a second" in told["answer"][1]
+    assert "warehouses" in told["answer"][2]
+    first = told["options"][0]
+    assert first["outcome"] == "met"
+    assert not any("terminals" in one["bound_by"] for one in told["options"])
+
+
 def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:
     told = advised(tmp_path, "{budget: 100 USD/month}", "--candidates", "P30,E8s_v3")
     assert told["options"] == []

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from disklab.advice.bounds import node_data_bytes
 from disklab.advice.candidates import PLAINER_RATIO, Candidate, Field, searches_nodes, spec_of
 from disklab.advice.levers import COMPACTION, rooms
 from disklab.advice.options import Option, groups, short
@@ -25,7 +27,7 @@ from disklab.catalog.quantity import about_bytes
 from disklab.database_facts import facts_of
 from disklab.results import TrialResult
 from disklab.results.required import CLIFF_RATIO, Outcome, fullest
-from disklab.spec import feasible
+from disklab.spec import ClusterTrial, feasible
 from disklab.spec.amounts import scale
 
 MOST_REASONS = 6
@@ -139,7 +141,7 @@ class Advice:
 
     def _does(self, one: Option) -> str:
         """Return what an option does under the load that is asked for, and with the head-room."""
-        rate = f"At {self.question.rate_per_s:,.0f} operations a second"
+        rate = f"At {self.question.rate_per_s:,.0f} {self.question.counted} a second"
         used = fullest(one.results[0])
         parts = []
         if used is not None:
@@ -231,14 +233,17 @@ class Advice:
         dataset, work = spec.dataset, spec.workload.operations
         parts = []
         if dataset is not None and dataset.rows is not None:
-            row = dataset.columns * dataset.column_bytes
-            parts.append(f"{in_decimals(dataset.rows * row)} in rows of {in_decimals(row)}")
+            row = in_decimals(dataset.columns * dataset.column_bytes)
+            parts.append(f"{data_of(spec)} in rows of {row}")
+        elif spec.workload.tpcc is not None:
+            parts.append(f"TPC-C with {data_of(spec)}")
         nodes, copies = spec.cluster.nodes, spec.database.replication_factor
         where = f"{nodes} node{'s' * (nodes > 1)}"
         grows = " or more" if self.question.more_nodes and searches_nodes(spec) else ""
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
-        if rate and work is not None:
-            parts.append(f"{rate:,.0f} operations a second, {work.read * 100:.0f} % reads")
+        if rate:
+            reads = "" if work is None else f", {work.read * 100:.0f} % reads"
+            parts.append(f"{rate:,.0f} {self.question.counted} a second{reads}")
         require = self.question.require
         parts += [
             f"{'' if kind == 'all' else kind + ' '}{name} at most {bound:g} ms"
@@ -255,9 +260,9 @@ class Advice:
         given = (self.question.tree.get("rehearse") or {}).get("scale")
         if given is not None:
             return max(1, round(1 / scale(given)))
-        dataset = self.question.spec.the_dataset
-        whole = (dataset.rows or 0) * dataset.columns * dataset.column_bytes
-        return max(1, -(-whole // REHEARSED_BYTES))
+        spec = self.question.spec
+        whole = node_data_bytes(spec) * spec.cluster.nodes / spec.database.replication_factor
+        return max(1, ceil(whole / REHEARSED_BYTES))
 
     def shows_something(self, one: Option) -> bool:
         """Return whether a rehearsal would: it can be, and its memory is not all but gone."""
@@ -312,21 +317,19 @@ class Advice:
     def _fills(self, one: Option) -> str:
         """Return how full the disks are on the first day, and when they must be larger."""
         spec = spec_of(self.question.spec, one.candidate)
-        dataset, ratio = spec.the_dataset, self.question.growth_ratio
+        ratio = self.question.growth_ratio
         stored = feasible.node_bytes(spec)
         size = one.candidate.made.volume.size_bytes
         compaction = one.candidate.settings.get(COMPACTION, spec.database.table.compaction)
         need = rooms(spec)[compaction]
-        most = (dataset.rows or 0) * dataset.columns * dataset.column_bytes * size / need
         full = f"The disks are {stored / size * 100:.0f} % full on the first day"
         if ratio:
             full += (
                 f" and {stored * (1 + ratio) / size * 100:.0f} % once the data have grown by "
                 f"{ratio * 100:.0f} %"
             )
-        hold = (
-            f"{full}; they hold {in_decimals(most)} in addition to what the database itself needs"
-        )
+        most = data_of(spec, size / need)
+        hold = f"{full}; they hold {most} in addition to what the database itself needs"
         return f"{hold}." if ratio or size / need >= GROWTH_RATIO else f"{hold} (`--growth 30`)."
 
     def _what_would_tell(self, one: Option) -> str:
@@ -494,6 +497,15 @@ def cliff_of(one: Option) -> str:
         "Its p99 is close to a cliff: if the system is slightly slower than calibrated, work "
         f"queues up{cause} and it becomes {in_time(one.cliff_ms)}. "
     )
+
+
+def data_of(spec: ClusterTrial, times: float = 1.0) -> str:
+    """Return so many times the data, without copies, as people ask for them."""
+    tpcc = spec.workload.tpcc
+    if tpcc is not None:
+        return f"{tpcc.warehouses * times:,.0f} warehouses"
+    dataset = spec.the_dataset
+    return in_decimals((dataset.rows or 0) * dataset.columns * dataset.column_bytes * times)
 
 
 def in_decimals(amount: float) -> str:

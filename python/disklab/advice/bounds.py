@@ -16,7 +16,7 @@ from disklab.catalog.load import VmEntry
 from disklab.catalog.profile import HostProfile, Limit
 from disklab.database_facts import facts_of
 from disklab.databases.calibration import Calibration, page_cache_bytes
-from disklab.spec import ClusterTrial
+from disklab.spec import ClusterTrial, feasible
 
 SLACK = 0.9
 """A cell is left out only when it cannot do this share of the rate.
@@ -66,7 +66,9 @@ def cache_bytes(spec: ClusterTrial, memory_gib: float | None, calibration: Calib
 
 
 def node_data_bytes(spec: ClusterTrial) -> float:
-    """Return the bytes of rows on each node, without what storing them adds."""
+    """Return the bytes of rows on each node, without what storing them adds; TPC-C's with it."""
+    if spec.workload.tpcc is not None:
+        return feasible.node_bytes(spec)
     rows = spec.the_dataset.rows or 0
     row = spec.the_dataset.columns * spec.the_dataset.column_bytes
     return rows * row * spec.database.replication_factor / spec.cluster.nodes
@@ -88,7 +90,10 @@ def ceiling(
 
     `reads`: disk reads of an operation at least, where a simulation has shown it.
     """
-    work = spec.workload.the_operations
+    work = spec.workload.operations
+    if work is None:
+        # What a transaction of a benchmark takes is known to the simulator alone.
+        return Ceiling(UNLIMITED, "")
     found = [cpu_ceiling(spec, machine.cores, calibration)]
     data = node_data_bytes(spec)
     if spec.workload.keys == "uniform" and data > 0 and work.read > 0:
@@ -130,7 +135,9 @@ def _path(
 
 def cpu_ceiling(spec: ClusterTrial, cores: float, calibration: Calibration) -> Ceiling:
     """Return what the nodes' processors do at most: each operation at its replicas only."""
-    work, costs = spec.workload.the_operations, calibration.values()
+    work, costs = spec.workload.operations, calibration.values()
+    if work is None:
+        return Ceiling(UNLIMITED, "")
     if facts_of(spec.database.engine).primary:
         statement = costs.get("statement_cpu_ns", 0)
         read = statement + costs.get("row_read_cpu_ns", 0)

@@ -460,8 +460,14 @@ def _round(amount: float) -> int:
 
 def _reads_of_node(question: Question, spec: ClusterTrial) -> float:
     """Return the reads a second of one node, which disks may be full of as far as is allowed."""
-    rate = question.rate_per_s / most_used(question.require)
-    return rate * spec.workload.the_operations.read * copies_read(spec) / serving_nodes(spec)
+    rate, work = question.rate_per_s / most_used(question.require), spec.workload.operations
+    reads = READ_OF_AN_ORDER if work is None else work.read * copies_read(spec)
+    return rate * reads / serving_nodes(spec)
+
+
+READ_OF_AN_ORDER = 6.0
+"""Of TPC-C, where disks are chosen by what is read. **Assumed:** of the ten rows of stock and the
+three of customers that a new order and the transactions beside it read, memory holds half."""
 
 
 def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:

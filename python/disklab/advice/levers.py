@@ -146,7 +146,7 @@ def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str 
 def _of_writes(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
     """Yield the settings that decide what a server with one log does with what is written."""
     database, work = spec.database, spec.workload.operations
-    if work is None or work.write <= 0:
+    if work is not None and work.write <= 0:
         return
     simulator, given = facts_of(database.engine).simulator, set(database.settings)
     if simulator == "postgresql" and "max_wal_size" not in given:

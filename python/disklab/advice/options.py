@@ -17,6 +17,7 @@ from disklab.results.required import (
     carried_ratio,
     fullest,
     is_overloaded,
+    offered_per_s,
 )
 from disklab.results.seconds import largest, storage_p99_ms, stretches
 
@@ -158,7 +159,7 @@ class Option:
         ratio = carried_ratio(self.results)
         if self.kept.achieved_ratio is not None and ratio is not None:
             return f"{self.achieved_per_s:,.0f}/s ({ratio * 100:.0f} %)"
-        offered = float(self.results[0].loop["rate_per_s"])
+        offered = offered_per_s(self.results[0]) or self.achieved_per_s
         room = self.head_room
         return f"{offered:,.0f}/s" + (f", {spare(room)}" if room is not None else "")
 

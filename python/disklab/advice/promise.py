@@ -68,7 +68,7 @@ def _crowded(required: Required, results: Sequence[TrialResult], margin: float) 
     most, rate = most_used(required), required.rate_per_s
     most *= margin if required.head_room_ratio else 1.0
     for result in results:
-        used, offered = fullest(result), offered_per_s(result)
+        used, offered = fullest(result), offered_per_s(result) or result.ops_per_s
         if used is None or not offered or not rate:
             continue
         at_asked = used * min(1.0, rate / offered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import advised, facts_of
 from disklab.databases.simulating import OTHERWISE
 from disklab.errors import Problem, UserError, refuse
+from disklab.prediction.outcome import NEW_ORDERS_PER_MINUTE
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
 from disklab.spec.amounts import only
 from disklab.spec.model import Observed
@@ -36,6 +38,10 @@ HEAD_ROOM = 0.3
 
 # Long enough for flushes, compactions and pauses to show in the 99th percentile.
 DURATION = "60s"
+
+OF_TERMINALS = 0.9
+"""Of the new orders that TPC-C's keying and think times allow at most, what must be done where a
+file names no rate. **Assumed:** answers that take two seconds in the mean leave so many."""
 
 LOOK_S = 20
 """Of a cell at most, but for those that prove an answer, which last as long as the file says."""
@@ -68,6 +74,11 @@ class Question:
     def rate_per_s(self) -> float:
         """The operations a second that are asked for; 0: threads are."""
         return self.require.rate_per_s or 0.0
+
+    @property
+    def counted(self) -> str:
+        """What its rate is of, as people say it."""
+        return "operations" if self.spec.workload.tpcc is None else "new orders"
 
     @property
     def raised_per_s(self) -> float:
@@ -112,7 +123,17 @@ class Question:
         return self.tree == self.whole.tree
 
     def offering(self, rate_per_s: float) -> Question:
-        """Return the question whose cells are offered another rate."""
+        """Return the question whose cells are offered another rate; TPC-C's by its warehouses.
+
+        A loop without rests is offered what it takes, and has to do the rate and the head-room.
+        """
+        tpcc = self.spec.workload.tpcc
+        if tpcc is not None:
+            times = rate_per_s / self.rate_per_s if tpcc.rests else 1.0
+            sizes = self.tree["workload"]["tpcc"] | {"warehouses": ceil(tpcc.warehouses * times)}
+            return replace(
+                self, tree=self.tree | {"workload": self.tree["workload"] | {"tpcc": sizes}}
+            )
         work = self.tree["workload"] | {"load": {"rate": f"{plain_number(rate_per_s)}/s"}}
         return replace(self, tree=self.tree | {"workload": work})
 
@@ -166,7 +187,8 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
     tree["require"] = {"head_room": f"{HEAD_ROOM:.0%}"} | _of_time(tree["require"], of_time)
     rate = asked_per_s(spec)
     tree["require"]["rate"] = f"{plain_number(rate)}/s"
-    work["load"] = {"rate": f"{plain_number(rate)}/s"}
+    if spec.workload.tpcc is None:
+        work["load"] = {"rate": f"{plain_number(rate)}/s"}
     tree.pop("procedure", None)
     work.setdefault("stop", {"duration": DURATION})
     before = STEADY | (tree.get("before") or {})
@@ -202,9 +224,11 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
 
 
 def asked_per_s(spec: TrialSpec) -> float:
-    """Return the operations a second that a file asks for; 0: none."""
-    load, require = spec.workload.load, spec.require
+    """Return the operations a second that a file asks for, of TPC-C new orders; 0: none."""
+    load, require, tpcc = spec.workload.load, spec.require, spec.workload.tpcc
     offered = load.rate_per_s if load is not None else None
+    if tpcc is not None and tpcc.rests:
+        offered = tpcc.warehouses * NEW_ORDERS_PER_MINUTE / 60 * OF_TERMINALS
     return (require.rate_per_s if require is not None else None) or offered or 0.0
 
 
@@ -226,8 +250,8 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
                 way_out,
             )
         )
-    if spec.cluster is None or spec.workload.operations is None:
-        rule = "advice is about a cluster whose workload reads and writes rows, so far"
+    if spec.cluster is None or spec.workload.kind not in ("rows", "tpcc"):
+        rule = "advice is about a cluster whose workload reads and writes rows, or is TPC-C"
         way_out = "predict the options that you have in mind"
         found.append(Problem(f"{path}: workload", spec.workload.kind, rule, way_out))
     if spec.require is not None and not asked_per_s(spec):

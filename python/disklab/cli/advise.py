@@ -39,6 +39,7 @@ from disklab.cli.advise_asked import (
     State,
     StorageP99,
     Version,
+    Warehouses,
     Writes,
 )
 from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
@@ -128,6 +129,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     nodes: AdvisedNodes = None,
     copies: ServerCopies = None,
     commits: Commits = None,
+    tpcc: Warehouses = None,
     version: Version = None,
     head_room: HeadRoom = None,
     growth: Growth = None,
@@ -166,7 +168,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
-        *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits),
+        *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits, tpcc),
     )
     with with_more(prices):
         wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +12,7 @@ from disklab import spec
 from disklab.cli.amounts import bundled_names
 from disklab.cli.experiment_new import amount, in_ms
 from disklab.database_facts import facts_of
-from disklab.errors import Problem, UserError
+from disklab.errors import Problem, UserError, refuse
 from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
 from disklab.spec import bundled
 from disklab.spec.amounts import Unreadable, rate
@@ -81,6 +80,18 @@ Version = Annotated[
 Commits = Annotated[
     float | None,
     a_second("Commits a second, if each contains several of the writes; for SQL databases."),
+]
+Warehouses = Annotated[
+    int | None,
+    typer.Option(
+        "--tpcc",
+        help="TPC-C with so many warehouses and their terminals, instead of --data, --reads and "
+        "--writes; for SQL databases.",
+        metavar="WAREHOUSES",
+        min=1,
+        max=1_000_000,
+        show_default="none",
+    ),
 ]
 ServerCopies = Annotated[
     int | None,
@@ -183,6 +194,7 @@ class Asked:
     p999: float | None = None
     storage_p99: float | None = None
     commits: float | None = None
+    tpcc: int | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -195,19 +207,22 @@ class Asked:
     def experiment(self) -> spec.Experiment:
         """Return the experiment that the options stand for. Raises UserError."""
         latencies = self.p99, self.p95, self.p999, self.storage_p99
-        needed: Mapping[str, object] = {
-            "--data": self.data,
-            "--p99": next((ms for ms in latencies if ms is not None), None),
-            "--reads": self.reads if self.reads is not None else self.writes,
+        needed: dict[str, object] = {
+            "--p99": next((ms for ms in latencies if ms is not None), None)
         }
+        if self.tpcc is None:
+            reads = self.reads if self.reads is not None else self.writes
+            needed = {"--data": self.data, **needed, "--reads": reads}
         missing = [name for name, value in needed.items() if value is None]
         if missing:
             rule = "advice needs a file, or how much data, how many operations a second, and a p99"
-            way_out = "for example --data 2TB --reads 20000 --writes 5000 --p99 10"
+            load = "--data 2TB --reads 20000 --writes 5000" if self.tpcc is None else "--tpcc 1000"
+            way_out = f"for example {load} --p99 10"
             raise UserError(*(Problem(name, "(missing)", rule, way_out) for name in missing))
+        data_bytes = amount("--data", self.data or "") if self.tpcc is None else self._tables()
         together, changes = self._transactions()
         rate = (self.reads or 0) + changes
-        if rate <= 0:
+        if rate <= 0 and self.tpcc is None:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
         database = self.database or "cassandra"
@@ -217,7 +232,7 @@ class Asked:
         vm, disks = START[self.cloud or "azure"]
         nodes = self.nodes or facts.usual_nodes
         row_bytes = amount("--row", self.row or "1000B")
-        rows = max(1, amount("--data", self.data or "") // row_bytes)
+        rows = max(1, data_bytes // row_bytes)
         copies = self.copies or (nodes if facts.whole_nodes else min(3, nodes))
         each_gib = -(-rows * row_bytes * copies // (nodes * GIB))
         durability = {True: SURVIVES_DEALLOCATION, False: MAY_BE_LOST, None: None}[self.durable]
@@ -231,11 +246,12 @@ class Asked:
                 copies=copies,
                 rows=rows,
                 row_bytes=row_bytes,
-                read_ratio=(self.reads or 0) / rate,
+                read_ratio=(self.reads or 0) / (rate or 1),
                 servers=self.copies or 1,
                 writes_per_commit=together,
+                warehouses=self.tpcc,
                 threads=None,
-                rate_per_s=rate,
+                rate_per_s=rate or None,
                 p99_ms=self.p99,
                 p95_ms=self.p95,
                 p999_ms=self.p999,
@@ -265,6 +281,24 @@ class Asked:
             way_out = f"write at most --commits {writes:g}, or more --writes"
             raise UserError(Problem("--commits", f"{self.commits:g}", rule, way_out))
         return max(1, round(writes / self.commits)), self.commits
+
+    def _tables(self) -> int:
+        """Return the bytes of TPC-C's tables; raises UserError where it is not the whole load."""
+        database = self.database or "cassandra"
+        warehouses, room = self.tpcc or 0, facts_of(database).tpcc
+        loads = ("data", "row", "reads", "writes", "commits")
+        problems = [
+            Problem(f"--{name}", f"{value}", "TPC-C brings its own data and load", "leave it out")
+            for name in loads
+            if (value := getattr(self, name)) is not None
+        ]
+        if room is None:
+            rule = f"{facts_of(database).title} runs no TPC-C here"
+            way_out = "name --database postgresql, mariadb or mysql"
+            problems.append(Problem("--tpcc", f"{warehouses}", rule, way_out))
+        refuse(problems)
+        assert room is not None, "what else was refused"
+        return room.loaded(warehouses)
 
     def _refuse_more_servers(self, title: str) -> None:
         """Raise UserError when options ask for nodes: each server has all rows."""

@@ -222,7 +222,7 @@ def _bound_by(answer: Answer, trial: Trial) -> tuple[Answer, list[str]]:
             f"({NEW_ORDERS_PER_MINUTE} a minute and warehouse), whatever the disks: use "
             "more warehouses to see what the disks can do"
         )
-        return {"resource": TERMINALS, "utilisation": done / terminals}, [note]
+        return {"resource": TERMINALS, "utilisation": None}, [note]
     notes = []
     if ceiling is not None:
         notes.append(below_ceiling(done, ceiling))

@@ -60,6 +60,8 @@ class Draft:
     servers: int = 1
     """Of a database with one primary, each with all rows."""
     writes_per_commit: int | None = None
+    warehouses: int | None = None
+    """Of TPC-C, instead of operations on rows."""
     rows: int = 50_000_000
     """Rows of the whole table, copies not counted."""
     row_bytes: int = 1000
@@ -138,13 +140,8 @@ def _title(wish: Draft) -> str:
 
 def _cluster(wish: Draft) -> list[str]:
     vm = word(wish.vm)
-    load = (
-        f"rate: {plain_number(wish.rate_per_s)}/s"
-        if wish.rate_per_s is not None
-        else f"threads: {wish.threads}"
-    )
-    stop = "duration: 60s" if wish.rate_per_s is not None else f"operations: {OPERATIONS}"
-    reads = shares_of(wish)
+    timed = wish.rate_per_s is not None or wish.warehouses is not None
+    stop = "duration: 60s" if timed else f"operations: {OPERATIONS}"
     nodes, copies = wish.laid_out
     required = []
     if bounds := [*_required(wish)]:
@@ -171,6 +168,19 @@ def _cluster(wish: Draft) -> list[str]:
         f"database: {{engine: {wish.database}{version}, "
         f"replication_factor: {copies}{consistency}}}",
         "",
+        *(_tpcc(wish.warehouses) if wish.warehouses is not None else _rows(wish)),
+        f"  stop: {{{stop}}}",
+        "",
+        "# The condition that each measurement begins in.",
+        f"before: {{{STATES[wish.state]}}}",
+    ]
+
+
+def _rows(wish: Draft) -> list[str]:
+    rate = wish.rate_per_s
+    load = f"rate: {plain_number(rate)}/s" if rate is not None else f"threads: {wish.threads}"
+    reads = shares_of(wish)
+    return [
         f"dataset: {{rows: {count(wish.rows)}, row: 1 x {wish.row_bytes}B}}",
         "",
         "workload:",
@@ -178,11 +188,16 @@ def _cluster(wish: Draft) -> list[str]:
         *([] if wish.writes_per_commit is None else [together(wish.writes_per_commit)]),
         "  keys: uniform    # or zipfian, latest, sequential",
         f"  load: {{{load}}}",
-        f"  stop: {{{stop}}}",
-        "",
-        "# The condition that each measurement begins in.",
-        f"before: {{{STATES[wish.state]}}}",
     ]
+
+
+def _tpcc(warehouses: int) -> list[str]:
+    pool = min(MOST_CONNECTIONS, max(LEAST_CONNECTIONS, warehouses))
+    return ["workload:", f"  tpcc: {{warehouses: {warehouses}, connections: {pool}}}"]
+
+
+LEAST_CONNECTIONS, MOST_CONNECTIONS = 10, 600
+"""Of TPC-C: one a warehouse between these. **Source:** YugabyteDB's study has 600 for 2,000."""
 
 
 def together(writes: int) -> str:
@@ -213,7 +228,8 @@ def _required(wish: Draft) -> Iterator[str]:
     if wish.storage_p99_ms is not None:
         yield f"storage_p99: {plain_number(wish.storage_p99_ms)}ms"
     reads = shares_of(wish)
-    for side, share in (("read", reads), ("write", 100 - reads)):
+    sides = [("all", 100.0)] if wish.warehouses else [("read", reads), ("write", 100 - reads)]
+    for side, share in sides:
         if share and latencies:
             yield f"{side}: {{{latencies}}}"
     if wish.rate_per_s is not None:

@@ -248,7 +248,11 @@ def stored_row_bytes(engine: str, dataset: Dataset) -> int:
 
 def node_bytes(spec: ClusterTrial) -> float:
     """Return the bytes of data of each node."""
-    dataset, copies = spec.the_dataset, spec.database.replication_factor
+    copies, tpcc = spec.database.replication_factor, spec.workload.tpcc
+    if tpcc is not None:
+        room = facts_of(spec.database.engine).tpcc
+        return (0 if room is None else room.loaded(tpcc.warehouses)) * copies / spec.cluster.nodes
+    dataset = spec.the_dataset
     row_bytes = stored_row_bytes(spec.database.engine, dataset)
     return (dataset.rows or 0) * row_bytes * copies / spec.cluster.nodes
 
