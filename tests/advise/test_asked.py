@@ -202,7 +202,7 @@ def test_tpcc_is_asked_for_by_its_warehouses(
     asked = Asked(database=database, tpcc=1000, p99=500)
     question = question_of(asked.experiment(), growth_ratio=0.3)
     assert question.require.latencies() == {"all": {"p99": 500}}
-    assert (question.rate_per_s, question.counted) == (pytest.approx(192.9), "new orders")
+    assert question.rate_per_s == pytest.approx(150, rel=0.001)
     # More load is more warehouses, whose terminals rest as all do.
     assert question.raised.tree["workload"]["tpcc"]["warehouses"] == 1300
     # A warehouse is about 100 MB.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from disklab.catalog import HostRequest, Resolution, VolumeRequest, load_catalog, resolve
 from disklab.catalog.profile import HostProfile, Limit
-from disklab.catalog.resolve import together
+from disklab.catalog.resolve import joined, together
 from disklab.errors import UserError
 
 CATALOG = load_catalog([])
@@ -28,7 +28,27 @@ def rates(limits: list[Limit]) -> dict[str, int]:
 def path(host: HostProfile, volume: int) -> int:
     """What a volume alone does a second, in I/Os."""
     own = host.volumes[volume].disks
-    return min(rates(host.uncached)["all ios"], rates(own[0].limits)["all ios"] * len(own))
+    alike = [each for each in host.volumes if each.disks[0].name == own[0].name]
+    alone = rates(own[0].limits)["all ios"] * len(own)
+    return min(
+        rates(host.uncached)["all ios"], alone if len(alike) == 1 else pool(host, volume)["all ios"]
+    )
+
+
+def pool(host: HostProfile, volume: int) -> dict[str, int]:
+    """What all volumes of the name of one have together."""
+    disks = [
+        disk
+        for each in host.volumes
+        for disk in each.disks
+        if disk.name == host.volumes[volume].disks[0].name
+    ]
+    return {
+        f"{limit.scope} {limit.unit}": min(
+            limit.most, limit.of_host + sum(disk.shared[number].part for disk in disks)
+        )
+        for number, limit in enumerate(disks[0].shared)
+    }
 
 
 @pytest.mark.parametrize("disk", ["gcp/pd-balanced", "gcp/pd-ssd"])
@@ -36,7 +56,7 @@ def test_the_baseline_of_a_vm_counts_once(disk: str) -> None:
     one = together(made("gcp/n2-standard-16", f"{disk}(150GiB)"))
     two = together(made("gcp/n2-standard-16", f"{disk}(100GiB)", f"{disk}(50GiB)"))
     (own,) = one.volumes[0].disks
-    assert rates(two.uncached) == rates(own.limits)
+    assert pool(two, 0) == pool(two, 1) == pool(one, 0) == rates(own.limits)
     # Alone each may use all of it, as a small disk for a log beside a large one does.
     assert path(two, 0) == path(two, 1) == path(one, 0)
 
@@ -110,3 +130,26 @@ def test_local_disks_have_what_google_states_of_so_many(
     own = rates(volume.disks[0].limits)
     assert own["read ios"] * len(volume.disks) == reads
     assert own["write ios"] * len(volume.disks) == writes
+
+
+def test_a_host_that_runs_has_what_the_vm_has_and_its_disks_what_it_caps_of_them() -> None:
+    request = HostRequest("gcp/n2-standard-16")
+    (alone,) = made("gcp/n2-standard-16", "gcp/pd-balanced(5000GiB)")
+    assert rates(alone.host.uncached)["all ios"] == 20_000
+    runs = joined(CATALOG, alone, request)
+    # A pd-ssd that joins later is not held by what the VM allows a pd-balanced.
+    assert rates(runs.host.uncached)["all ios"] == 25_000
+    assert rates(runs.volume.disks[0].limits)["all ios"] == 20_000
+    assert runs.host.volumes == [runs.volume]
+    (other,) = made("azure/Standard_D8s_v5", "azure/P30")
+    assert joined(CATALOG, other, HostRequest("azure/Standard_D8s_v5")).volume == other.volume
+
+
+def test_what_is_shared_is_told_of_such_disks_alone() -> None:
+    (shares,), (other,) = (
+        made("gcp/n2-standard-16", "gcp/pd-ssd(10GiB)"),
+        made("azure/Standard_D8s_v5", "azure/P30"),
+    )
+    told = shares.volume.model_dump(mode="json")["disks"][0]["shared"]
+    assert told[0] == {"scope": "all", "unit": "ios", "of_host": 6000, "part": 300, "most": 25_000}
+    assert "shared" not in other.volume.model_dump(mode="json")["disks"][0]

@@ -9,7 +9,7 @@ use crate::lane::{Lane, ServiceTimes, Streams};
 use crate::limit::Meter;
 use crate::parents::Parents;
 use crate::part::{Part, Route};
-use crate::profile::{Caching, HostProfile, Limit, Medium, Scope, VolumeProfile};
+use crate::profile::{Caching, DiskProfile, HostProfile, Limit, Medium, Scope, VolumeProfile};
 use crate::refusal::Refusal;
 use crate::validate;
 use crate::volume::Volume;
@@ -29,6 +29,7 @@ impl Host {
             gates: Vec::new(),
             free_gates: Vec::new(),
             uncached: Vec::new(),
+            shared: Vec::new(),
             cached: Vec::new(),
             parents: Parents::default(),
             agenda: Agenda::new(),
@@ -69,9 +70,66 @@ impl Host {
             self.lay_routes(lane, &profile);
         }
         let chance = Stream::new(self.profile.seed, &format!("{} faults", profile.name));
+        let name = profile.disks[0].name.clone();
         let volume = Volume::new(profile, lanes, chance);
         self.volumes.push(Some(Box::new(volume)));
+        self.share(&name, now);
         VolumeId(id)
+    }
+
+    /// Gives all disks of a name what they have together, once there are several volumes of them.
+    fn share(&mut self, name: &str, now: u64) {
+        let shares = |disk: &DiskProfile| disk.name == name && !disk.shared.is_empty();
+        let volumes = self.volumes.iter().flatten();
+        let alike: Vec<(VolumeProfile, Vec<u32>)> = volumes
+            .filter(|volume| shares(&volume.profile.disks[0]))
+            .map(|volume| (volume.profile.clone(), volume.lanes.clone()))
+            .collect();
+        let known = self.shared.iter().position(|(disk, _)| disk == name);
+        let Some((first, _)) = alike.first() else {
+            return;
+        };
+        if alike.len() == 1 && known.is_none() {
+            return;
+        }
+        let sum = |index: usize| -> u64 {
+            let disks = alike.iter().flat_map(|(volume, _)| &volume.disks);
+            disks
+                .filter_map(|disk| disk.shared.get(index))
+                .map(|limit| limit.part)
+                .sum()
+        };
+        let together = first.disks[0].shared.iter().enumerate();
+        let limits: Vec<Limit> = together
+            .map(|(index, limit)| Limit {
+                scope: limit.scope,
+                unit: limit.unit,
+                per_s: (limit.of_host + sum(index)).min(limit.most),
+                io_unit_bytes: None,
+                window_ns: 0,
+                burst: None,
+            })
+            .collect();
+        if let Some(known) = known {
+            for (gate, limit) in self.shared[known].1.clone().into_iter().zip(&limits) {
+                self.gates[gate as usize].meter_mut().change(limit, now);
+                self.plan_gate(gate, now);
+            }
+        } else {
+            let gates = self.add_gates(&limits, Place::Shared, now);
+            for &gate in &gates {
+                self.gates[gate as usize].reserve_lines(self.lanes.len());
+            }
+            self.uncached.splice(0..0, gates.iter().copied());
+            self.shared.push((name.to_owned(), gates));
+        }
+        for (volume, lanes) in alike {
+            for lane in lanes {
+                let waiting = self.clear_lines(lane, now);
+                self.lay_routes(lane, &volume);
+                self.resume_elsewhere(lane, waiting, now);
+            }
+        }
     }
 
     fn put_lane(&mut self, lane: Lane) -> u32 {
@@ -117,8 +175,19 @@ impl Host {
     /// Lays the routes of a lane. The private limits come before the shared ones, so that nobody
     /// spends a token of the VM before he can use it.
     pub(crate) fn lay_routes(&mut self, lane: u32, volume: &VolumeProfile) {
-        let disk = self.lanes[lane as usize].gates.clone();
-        let medium = volume.disks[self.lanes[lane as usize].member as usize].medium;
+        let (mut disk, own) = (
+            self.lanes[lane as usize].gates.clone(),
+            &volume.disks[self.lanes[lane as usize].member as usize],
+        );
+        let medium = own.medium;
+        let shares = |name: &String| *name == own.name && !own.shared.is_empty();
+        if self.shared.iter().any(|(name, _)| shares(name)) {
+            disk.clear();
+        }
+        let of_others = |gate: &u32| {
+            let mut groups = self.shared.iter();
+            groups.any(|(name, gates)| !shares(name) && gates.contains(gate))
+        };
         let caches = volume.caching != Caching::None;
         let (network, ssd): (&[u32], &[u32]) = match medium {
             Medium::Remote if caches => (&self.uncached, &self.cached),
@@ -129,6 +198,9 @@ impl Host {
         let join = |scope, groups: [&[u32]; 3]| -> Vec<u32> {
             let all = groups.into_iter().flatten().copied();
             all.filter(|&gate| {
+                if of_others(&gate) {
+                    return false;
+                }
                 let counts = self.gates[gate as usize].meter().limit().scope;
                 counts == Scope::All || counts == scope
             })
@@ -169,6 +241,8 @@ impl Host {
             self.free_gates.extend(gates);
             self.free_lanes.push(lane);
         }
+        let name = entry.profile.disks[0].name.clone();
+        self.share(&name, self.clock);
     }
 
     /// Fails every I/O of a volume whose end is not decided.

@@ -50,7 +50,11 @@ impl Host {
             && old.iter().zip(limits).all(|(&gate, limit)| {
                 counts(self.gates[gate as usize].meter().limit()) == counts(limit)
             });
-        if same {
+        let shared = self
+            .shared
+            .iter()
+            .any(|(disk, _)| *disk == changed.disks[0].name);
+        if same && !shared {
             for (&gate, limit) in old.iter().zip(limits) {
                 self.gates[gate as usize].meter_mut().change(limit, now);
                 self.plan_gate(gate, now);
@@ -82,7 +86,7 @@ impl Host {
 
     /// Lets parts go on at the gate at which they stood, if their route still has it; those who
     /// stood at a limit of the disk that is gone begin again, others have nothing left to pay.
-    fn resume_elsewhere(&mut self, lane: u32, waiting: Vec<(u32, Part)>, now: u64) {
+    pub(crate) fn resume_elsewhere(&mut self, lane: u32, waiting: Vec<(u32, Part)>, now: u64) {
         let entry = &self.lanes[lane as usize];
         let volume = entry.volume;
         let moved: Vec<Part> = waiting

@@ -73,7 +73,7 @@ pub struct CacheCounters {
 /// One limit: what it granted, whom it delayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitCounters {
-    /// `disk 0`, `vm cached` or `vm uncached`.
+    /// `disk 0`, `vm shared` (by all disks of its name), `vm cached` or `vm uncached`.
     pub place: String,
     /// What it counts.
     pub unit: Unit,

@@ -20,6 +20,8 @@ use crate::part::Part;
 pub enum Place {
     /// On one member disk, with one line.
     Disk,
+    /// On all disks of a name, with a line for each member disk.
+    Shared,
     /// On the VM's storage network, with a line for each member disk.
     Uncached,
     /// On the VM's host SSD, with a line for each member disk.
@@ -31,6 +33,7 @@ impl Place {
     pub fn name(self, member: u32) -> String {
         match self {
             Place::Disk => format!("disk {member}"),
+            Place::Shared => "vm shared".to_owned(),
             Place::Uncached => "vm uncached".to_owned(),
             Place::Cached => "vm cached".to_owned(),
         }
@@ -150,7 +153,7 @@ impl Gate {
     pub fn line(&self, lane: u32) -> &Line {
         match self.place {
             Place::Disk => &self.own,
-            Place::Uncached | Place::Cached => &self.lines[lane as usize],
+            _ => &self.lines[lane as usize],
         }
     }
 
@@ -170,7 +173,7 @@ impl Gate {
     fn line_mut(&mut self, lane: u32) -> &mut Line {
         match self.place {
             Place::Disk => &mut self.own,
-            Place::Uncached | Place::Cached => &mut self.lines[lane as usize],
+            _ => &mut self.lines[lane as usize],
         }
     }
 
@@ -178,7 +181,7 @@ impl Gate {
     fn cost(&self, part: &Part) -> u64 {
         self.meter.cost(match self.place {
             Place::Cached => part.len,
-            Place::Disk | Place::Uncached => part.disk_len,
+            Place::Disk | Place::Shared | Place::Uncached => part.disk_len,
         })
     }
 

@@ -56,8 +56,10 @@ pub struct Host {
     pub(crate) free_lanes: Vec<u32>,
     pub(crate) gates: Vec<Gate>,
     pub(crate) free_gates: Vec<u32>,
-    /// Gates of the VM's storage network.
+    /// Gates of the VM's storage network, those of disks that share theirs first.
     pub(crate) uncached: Vec<u32>,
+    /// The names of those disks, and their gates among `uncached`.
+    pub(crate) shared: Vec<(String, Vec<u32>)>,
     /// Gates of the VM's host SSD.
     pub(crate) cached: Vec<u32>,
     pub(crate) parents: Parents,

@@ -19,7 +19,7 @@ pub struct JournalSpan {
 /// A limit that an I/O waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalWait {
-    /// `disk 0`, `vm cached` or `vm uncached`.
+    /// `disk 0`, `vm shared` (by all disks of its name), `vm cached` or `vm uncached`.
     pub place: String,
     /// What it counts.
     pub unit: Unit,

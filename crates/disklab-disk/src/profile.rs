@@ -48,6 +48,7 @@ impl HostProfile {
                     name: "disk".to_owned(),
                     medium: Medium::Remote,
                     limits: Vec::new(),
+                    shared: Vec::new(),
                     latency,
                 }],
             }],
@@ -117,8 +118,27 @@ pub struct DiskProfile {
     pub medium: Medium,
     /// Caps of the disk itself. An I/O waits until every limit that applies to it has tokens.
     pub limits: Vec<Limit>,
+    /// What volumes with disks of its name share instead, once their host has several of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedLimit>,
     /// Service time without any wait.
     pub latency: Latency,
+}
+
+/// What all disks of a name on a host have together: something of the host's, once, and the parts of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedLimit {
+    /// Which I/Os pay.
+    pub scope: Scope,
+    /// What is counted.
+    pub unit: Unit,
+    /// What the host has, however many disks there are, in units per second.
+    pub of_host: u64,
+    /// What this disk adds.
+    pub part: u64,
+    /// The most that all of them may have; positive.
+    pub most: u64,
 }
 
 /// Where a disk's data live.

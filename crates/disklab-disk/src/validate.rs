@@ -4,7 +4,7 @@ use crate::fault::{Change, Fault};
 use crate::io::VolumeId;
 use crate::profile::{
     Burst, CacheProfile, Caching, DiskProfile, Distribution, HostProfile, Latency, Limit, Medium,
-    PROFILE_VERSION, Unit, VolumeProfile,
+    PROFILE_VERSION, SharedLimit, Unit, VolumeProfile,
 };
 use crate::refusal::{Reason, Refusal, Rules};
 use crate::table::{LANE_BITS, MOST_SECTORS};
@@ -189,6 +189,17 @@ fn disk_list(rules: &mut Rules, at: &str, volume: &VolumeProfile) {
 
 fn disk_rules(rules: &mut Rules, at: &str, disk: &DiskProfile) {
     limits(rules, &format!("{at}.limits"), &disk.limits);
+    let sound = |limit: &SharedLimit| {
+        let rates = [limit.of_host, limit.part, limit.most];
+        limit.most > 0 && rates.into_iter().all(|rate| rate <= HIGHEST_PER_S)
+    };
+    rules.must(
+        disk.shared.len() <= MOST_LIMITS && disk.shared.iter().all(sound),
+        &format!("{at}.shared"),
+        disk.shared.len(),
+        &format!("at most {MOST_LIMITS} shared limits, whose most is positive and rates at most 10^12 per second"),
+        "leave out what there is none of",
+    );
     latency(rules, &format!("{at}.latency"), &disk.latency);
 }
 
@@ -335,6 +346,8 @@ pub fn change(
         limits(&mut rules, "change.limits", new);
         for disk in &mut changed.disks {
             disk.limits.clone_from(new);
+            // Whoever is given limits of its own shares none.
+            disk.shared.clear();
         }
     }
     if let Some(new) = &change.latency {

@@ -1,7 +1,7 @@
 //! Changing, breaking and explaining a disk while it works.
 
 use crate::driver::*;
-use disklab_disk::profile::{Scope, Unit};
+use disklab_disk::profile::{Scope, SharedLimit, Unit, VolumeProfile};
 use disklab_disk::{Change, Completion, Fault, Host, Io, Op, Outcome, VolumeId};
 use disklab_units::Bytes;
 
@@ -336,4 +336,72 @@ fn the_counters_account_for_every_nanosecond() {
         .map(|counters| counters.limits[3].granted)
         .sum();
     assert_eq!(bytes, 1_000 * (4096 + 65_536));
+}
+
+/// A disk of a type that shares: 3,000 a second of the host, and 6 a GiB of its own.
+fn sharing(name: &str, gib: u64) -> VolumeProfile {
+    let mut disk = disk(
+        "gcp/pd-balanced",
+        vec![limit(Unit::Ios, 3_000 + 6 * gib, 0)],
+        constant(MS),
+    );
+    disk.shared = vec![SharedLimit {
+        scope: Scope::All,
+        unit: Unit::Ios,
+        of_host: 3_000,
+        part: 6 * gib,
+        most: 5_000,
+    }];
+    volume(name, vec![disk])
+}
+
+/// Reads of some volumes at depth 64 for two seconds from now on, and how many a second each did.
+fn reads_a_second(host: &mut Host, volumes: &[u32]) -> Vec<f64> {
+    let loads: Vec<Load> = volumes
+        .iter()
+        .map(|&number| Load::reads(number, 4096, 64))
+        .collect();
+    let seen = run(host, &loads, 0, 2 * SECOND);
+    seen.iter().map(|load| load.iops(0, 2 * SECOND)).collect()
+}
+
+#[test]
+fn disks_of_a_type_share_what_they_have_also_on_a_running_host() {
+    let alone = || host(bare(vec![sharing("data", 100)]));
+    assert_near(reads_a_second(&mut alone(), &[0])[0], 3_600.0, 2.0);
+    // Another of the type, and one of another type, which has no part in it.
+    let joined = || {
+        let mut host = alone();
+        host.attach(at(0), sharing("log", 50)).unwrap();
+        let other = disk("gcp/pd-ssd", vec![limit(Unit::Ios, 6_000, 0)], constant(MS));
+        host.attach(at(0), volume("other", vec![other])).unwrap();
+        host
+    };
+    let both = reads_a_second(&mut joined(), &[0, 1, 2]);
+    assert_near(both[0] + both[1], 3_900.0, 2.0);
+    assert_near(both[2], 6_000.0, 2.0);
+    // Either of them alone may use all of it.
+    assert_near(reads_a_second(&mut joined(), &[1])[0], 3_900.0, 2.0);
+    // Together they never pass the most, and what leaves takes its part away.
+    let mut large = joined();
+    large.attach(at(0), sharing("large", 5_000)).unwrap();
+    let most = reads_a_second(&mut large, &[0, 1]);
+    assert_near(most[0] + most[1], 5_000.0, 2.0);
+    let mut left = joined();
+    left.attach(at(0), sharing("large", 5_000)).unwrap();
+    left.detach(at(0), VolumeId(3), &mut Vec::new());
+    assert_near(reads_a_second(&mut left, &[0])[0], 3_900.0, 2.0);
+}
+
+#[test]
+fn who_waits_goes_on_where_disks_begin_to_share() {
+    let mut host = host(bare(vec![sharing("data", 100)]));
+    let mut out = Vec::new();
+    for tag in 0..2_000 {
+        host.submit(at(0), read(tag, tag), &mut out);
+    }
+    run_to(&mut host, 100 * MS, &mut out);
+    host.attach(at(100 * MS), sharing("log", 50)).unwrap();
+    run_to(&mut host, 2 * SECOND, &mut out);
+    assert_eq!(out.len(), 2_000);
 }

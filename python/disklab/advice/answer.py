@@ -141,7 +141,9 @@ class Advice:
 
     def _does(self, one: Option) -> str:
         """Return what an option does under the load that is asked for, and with the head-room."""
-        rate = f"At {self.question.rate_per_s:,.0f} {self.question.counted} a second"
+        rate = f"At {self.question.rate_per_s:,.0f} operations a second"
+        if self.question.spec.workload.tpcc is not None:
+            rate = f"At {data_of(self.question.spec)}"
         used = fullest(one.results[0])
         parts = []
         if used is not None:
@@ -241,9 +243,10 @@ class Advice:
         where = f"{nodes} node{'s' * (nodes > 1)}"
         grows = " or more" if self.question.more_nodes and searches_nodes(spec) else ""
         parts.append(f"{copies} cop{'ies' if copies > 1 else 'y'} on {where}{grows}")
-        if rate:
-            reads = "" if work is None else f", {work.read * 100:.0f} % reads"
-            parts.append(f"{rate:,.0f} {self.question.counted} a second{reads}")
+        if rate and work is not None:
+            parts.append(f"{rate:,.0f} operations a second, {work.read * 100:.0f} % reads")
+        elif rate:
+            parts.append(f"at least {rate:,.0f} new orders a second")
         require = self.question.require
         parts += [
             f"{'' if kind == 'all' else kind + ' '}{name} at most {bound:g} ms"

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 if TYPE_CHECKING:
     from disklab.catalog.facts import DistributionFacts
@@ -61,13 +67,30 @@ class Limit(Profile):
     burst: Burst | None = None
 
 
+class SharedLimit(Profile):
+    """What all disks of a name on a host have together: the host's, once, and their parts."""
+
+    scope: Scope
+    unit: Unit
+    of_host: UnsignedInt
+    part: UnsignedInt
+    most: Annotated[UnsignedInt, Field(gt=0)]
+
+
 class DiskProfile(Profile):
-    """One disk."""
+    """One disk; `shared` is what several volumes of its name on a host have instead of `limits`."""
 
     name: str
     medium: Medium
     limits: list[Limit]
+    shared: list[SharedLimit] = []
     latency: Latency
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what no disk of its kind shares: most do not."""
+        made: dict[str, Any] = dump(self)
+        return made if self.shared else {key: made[key] for key in made if key != "shared"}
 
 
 class VolumeProfile(Profile):

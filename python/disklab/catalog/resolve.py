@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import overload
@@ -22,6 +22,7 @@ from disklab.catalog.profile import (
     Distribution,
     HostProfile,
     Limit,
+    SharedLimit,
     VolumeProfile,
     latency_profile,
 )
@@ -211,13 +212,6 @@ def resolve(
     """Return the profile of a volume on a host. Raises UserError with every broken rule."""
     asked = _known(catalog, host, volume, attached or AttachedDisks(), places or Places())
     refuse([*_scale_problems(asked), *_vm_problems(asked), *_shape_problems(asked)])
-    profile = VolumeProfile(
-        name=volume.name,
-        size_bytes=_volume_bytes(asked),
-        caching=volume.caching,
-        chunk_bytes=_chunk(asked),
-        disks=[_disk(asked)] * asked.expression.count,
-    )
     machine = host_profile(catalog, asked.vm, host)
     if volume.latency == UNCHARGED and machine.cache is not None:
         cache = machine.cache.model_copy(update={"charges_writes": False})
@@ -226,6 +220,17 @@ def resolve(
     if asked.vm is not None and entry is not None and asked.vm.series.caps.get(entry.name):
         own = uncached_limits(asked.vm, host.scale, entry.name)
         machine = machine.model_copy(update={"uncached": own})
+    disk = _disk(asked)
+    if entry is not None and entry.family.shared:
+        shared = _shared(entry, disk.limits, machine.uncached, asked.expression.count)
+        disk = disk.model_copy(update={"shared": shared})
+    profile = VolumeProfile(
+        name=volume.name,
+        size_bytes=_volume_bytes(asked),
+        caching=volume.caching,
+        chunk_bytes=_chunk(asked),
+        disks=[disk] * asked.expression.count,
+    )
     return Resolution(
         host=machine.model_copy(update={"volumes": [profile]}),
         volume=profile,
@@ -237,56 +242,70 @@ def resolve(
 
 
 def together(made: Sequence[Resolution]) -> HostProfile:
-    """Return the host of several volumes.
-
-    Disks of a name that share their limits have one: what the VM has, once, and the parts of all.
-    **Divergence:** beside disks of another name, two volumes of a name have it each, and
-    all of them the widest cap of the VM. **Source:** gcp_diag, 2024-08-21.
-    """
+    """Return the host of several volumes: with disks of several names, the VM's widest cap."""
     attached = [each for each in made if each.entry is not None] or made
     host = max((each.host for each in attached), key=lambda host: _bytes_of(host.uncached))
-    names = {each.entry.name: each.entry for each in made if each.entry is not None}
-    volumes = [each.volume for each in made]
-    for name, entry in names.items():
-        if not entry.family.shared or len(made) == 1:
-            continue
-        of_name = [each for each in made if each.entry is entry]
-        pool = _pool(entry, of_name)
-        if len(names) == 1:
-            host = host.model_copy(update={"uncached": _least([*host.uncached, *pool])})
-        else:
-            pool += of_name[0].host.uncached
-        volumes = [
-            _of_pool(volume, pool) if volume.disks[0].name == name else volume for volume in volumes
-        ]
-    return host.model_copy(update={"volumes": volumes})
+    several = len({each.entry.name for each in made if each.entry is not None}) > 1
+    return host.model_copy(update={"volumes": [_capped(each, beside=several) for each in made]})
+
+
+def joined(catalog: Catalog, made: Resolution, request: HostRequest) -> Resolution:
+    """Return a volume as a host has it that runs, where others of any name may join it."""
+    volume = _capped(made, beside=True)
+    host = host_profile(catalog, made.vm, request).model_copy(update={"volumes": [volume]})
+    return replace(made, host=host, volume=volume)
 
 
 def _bytes_of(limits: Sequence[Limit]) -> int:
     return sum(limit.per_s for limit in limits if limit.unit == "bytes")
 
 
-def _pool(entry: DiskEntry, of_name: Sequence[Resolution]) -> list[Limit]:
-    """Return the limits that all disks of a name have together."""
-    pool = []
-    for index, limit in enumerate(of_name[0].volume.disks[0].limits):
+def _capped(made: Resolution, *, beside: bool) -> VolumeProfile:
+    """Return a volume; `beside` others: what the VM caps of its disks is a limit of their own."""
+    volume, count = made.volume, len(made.volume.disks)
+    if not beside or made.entry is None or not made.entry.family.shared:
+        return volume
+    caps = [
+        limit.model_copy(update={"per_s": max(1, limit.per_s // count)})
+        for limit in made.host.uncached
+    ]
+    disk = volume.disks[0]
+    disk = disk.model_copy(update={"limits": _least([*disk.limits, *caps])})
+    return volume.model_copy(update={"disks": [disk] * count})
+
+
+def _shared(
+    entry: DiskEntry, limits: Sequence[Limit], caps: Sequence[Limit], count: int
+) -> list[SharedLimit]:
+    """Return what all disks of a name on a VM have together; `caps`: of the VM on them.
+
+    `limits`: of each of so many disks of a stripe.
+
+    **Source:** gcp_diag, 2024-08-21: the VM's once, and the parts of all.
+    """
+    found = []
+    for limit in limits:
         rate, unit = entry.facts.iops, 1
         if limit.unit == "bytes":
             rate, unit = entry.facts.mb_per_s, entry.family.mb_bytes
-        per_s = sum(disk.limits[index].per_s for each in of_name for disk in each.volume.disks)
-        if rate is not None:
-            per_s -= rate.of_vm * unit * (len(of_name) - 1)
-            per_s = min(per_s, int((rate.included.at_most or per_s) * unit))
-        pool.append(limit.model_copy(update={"per_s": per_s}))
-    return pool
+        of_host = 0 if rate is None else rate.of_vm * unit
+        most = [cap.per_s for cap in caps if (cap.scope, cap.unit) == (limit.scope, limit.unit)]
+        if rate is not None and rate.included.at_most is not None:
+            most.append(int(rate.included.at_most * unit))
+        found.append(
+            SharedLimit(
+                scope=limit.scope,
+                unit=limit.unit,
+                of_host=of_host,
+                part=limit.per_s - of_host // count,
+                most=min(most, default=UNCAPPED),
+            )
+        )
+    return found
 
 
-def _of_pool(volume: VolumeProfile, pool: Sequence[Limit]) -> VolumeProfile:
-    """Return a volume whose disks have their parts of some limits."""
-    count = len(volume.disks)
-    parts = [limit.model_copy(update={"per_s": max(1, limit.per_s // count)}) for limit in pool]
-    disk = volume.disks[0].model_copy(update={"limits": _least(parts)})
-    return volume.model_copy(update={"disks": [disk] * count})
+UNCAPPED = 10**12
+"""No disk does as much."""
 
 
 def _least(limits: Sequence[Limit]) -> list[Limit]:

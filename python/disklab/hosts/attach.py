@@ -11,6 +11,7 @@ from pathlib import Path
 
 from disklab.catalog import AttachedDisks, Catalog, HostRequest, Resolution, VolumeRequest, resolve
 from disklab.catalog.quantity import about_bytes, format_bytes
+from disklab.catalog.resolve import joined
 from disklab.engine import AttachedVolume, Control, EngineProcess, start_host
 from disklab.engine.own_folder import boot_id
 from disklab.engine.process import unseen
@@ -233,7 +234,8 @@ def _resolved(
         runs = HostRequest(record.vm, record.host_cache_bytes, Fraction(record.scale))
         _check_same(request, runs, host.name)
         asked = runs
-    return resolve(catalog, asked, request.volume, _attached_disks(host)), asked
+    made = resolve(catalog, asked, request.volume, _attached_disks(host))
+    return joined(catalog, made, asked), asked
 
 
 def _check_same(request: AttachRequest, runs: HostRequest, name: str) -> None:

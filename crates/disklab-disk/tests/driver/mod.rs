@@ -51,6 +51,7 @@ pub fn disk(name: &str, limits: Vec<Limit>, latency: Latency) -> DiskProfile {
         name: name.to_owned(),
         medium: Medium::Remote,
         limits,
+        shared: Vec::new(),
         latency,
     }
 }

@@ -206,6 +206,7 @@ pub fn volume(name: &str, size_bytes: u64) -> VolumeProfile {
             name: "conformance disk".to_owned(),
             medium: Medium::Remote,
             limits: Vec::new(),
+            shared: Vec::new(),
             latency: Latency {
                 read: constant(),
                 write: constant(),

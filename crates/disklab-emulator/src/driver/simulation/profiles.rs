@@ -75,6 +75,7 @@ pub fn plain(caching: Caching) -> VolumeProfile {
             name: "a disk".to_owned(),
             medium: Medium::Remote,
             limits: Vec::new(),
+            shared: Vec::new(),
             latency: Latency {
                 read: constant(),
                 write: constant(),
@@ -92,6 +93,7 @@ pub fn volume(chance: &mut Stream, name: &str) -> VolumeProfile {
         name: "a disk".to_owned(),
         medium,
         limits: limits(chance),
+        shared: Vec::new(),
         latency: latency(chance),
     };
     let caching = match medium {
