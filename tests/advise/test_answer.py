@@ -280,3 +280,17 @@ def test_the_question_stands_beside_the_answer(question: Question) -> None:
         "Asked: 250 GB in rows of 500 B; 3 copies on 3 nodes or more; 4,000 operations a second, "
         "50 % reads; read p99 at most 10 ms."
     )
+
+
+def test_what_no_run_had_is_told_without_its_reasons(
+    question: Question, candidates: list[Candidate]
+) -> None:
+    warning = (
+        "outside the calibrated range: rows of 1000 bytes (fitted on 4090); the speed of a vCPU of "
+        "gcp/e2 (taken from gcp/n2: the same processor; nobody measured this one); VMs of gcp/e2"
+    )
+    one = option(candidates[0], Outcome.MET, warnings=[warning])
+    assert advice(question, [one]).uncalibrated() == (
+        "Take latencies as a sketch: no measured run had rows of 1000 bytes, or the speed of a "
+        "vCPU of gcp/e2, or VMs of gcp/e2."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -427,8 +428,9 @@ class Advice:
         for one in self.options:
             for warning in one.results[0].warnings:
                 if warning.startswith(OUTSIDE):
-                    told = warning.removeprefix(OUTSIDE).split("; ")
-                    parts |= {part.partition(" (")[0]: None for part in told}
+                    # What stands in brackets may have a semicolon too.
+                    told = re.sub(r" \([^()]*\)", "", warning.removeprefix(OUTSIDE))
+                    parts |= dict.fromkeys(told.split("; "))
         if not parts:
             return ""
         return f"Take latencies as a sketch: no measured run had {', or '.join(parts)}."

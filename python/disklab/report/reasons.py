@@ -136,7 +136,10 @@ BUSY = 0.9
 THIS_MACHINE = "this machine's CPU"
 """What rehearsals name as the bottleneck when the machine and not a disk was it."""
 LIMITS = (
-    (re.compile(r"^(?:(\w+) )?vm (cached|uncached|shared) ([\d.]+) (IOPS|MB/s)$"), "the VM's {1} {2} {3}"),
+    (
+        re.compile(r"^(?:(\w+) )?vm (cached|uncached|shared) ([\d.]+) (IOPS|MB/s)$"),
+        "the VM's {1} {2} {3}",
+    ),
     (re.compile(r"^(?:(\w+) )?disk (\d+) ([\d.]+) (IOPS|MB/s)$"), "the disk's {2} {3}"),
     (re.compile(r"^(client|node) CPU$"), "the processors of the {0}"),
     (re.compile(r"^TPC-C.s terminals$"), "the keying and think times of TPC-C's terminals"),
