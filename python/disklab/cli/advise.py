@@ -168,7 +168,8 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     wanted = tuple(word.strip() for word in candidates.split(",") if word.strip())
     asked = Asked(
         *(database, cloud, count_of(nodes), copies, data, row, reads, writes, p99),
-        *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits, tpcc),
+        *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits),
+        tpcc=tpcc,
     )
     with with_more(prices):
         wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
