@@ -21,6 +21,9 @@ from textwrap import wrap
 from typing import Any
 
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from disklab import spec
 from disklab.catalog import Catalog, load_catalog
 from disklab.catalog.load import settle_on, without
