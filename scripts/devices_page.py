@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from itertools import combinations, groupby
 from pathlib import Path
 from statistics import median
@@ -79,9 +80,7 @@ def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[C
     with tempfile.TemporaryDirectory() as folder:
         for study in studies:
             if "experiment" in study:
-                for server in abroad_page.compared(study):
-                    rates = server.published[RATE], server.predicted[RATE]
-                    yield Cell(study["id"], server.name, RATE, *rates, server.bound)
+                yield from of_servers(study["id"])
                 continue
             catalog = without(whole, study["evidence"]) if apart else whole
             settle_on(catalog)
@@ -96,6 +95,16 @@ def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[C
             for cell, result in zip(cells, ordered, strict=True):
                 yield from of_cell(study["id"], cell, result)
             settle_on(whole)
+
+
+@cache
+def of_servers(name: str) -> Sequence[Cell]:
+    """Return the cells of a study of servers: no catalogue is without what none has read."""
+    (study,) = (one for one in abroad_page.SQL.studies() if one["id"] == name)
+    return [
+        Cell(name, cell.name, RATE, cell.published[RATE], cell.predicted[RATE], cell.bound)
+        for cell in abroad_page.compared(study)
+    ]
 
 
 def of_cell(study: str, cell: Mapping[str, Any], result: Any) -> Iterator[Cell]:
