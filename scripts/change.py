@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import yaml
 from disklab.prediction import Options
 from disklab.prediction.against import ComparedCell, compare
 from disklab.results.bands import off_by
@@ -106,8 +105,8 @@ def fio_studies() -> Iterator[tuple[str, float]]:
 
 def devices() -> Iterator[tuple[str, float]]:
     """Yield figures of disks of others, every second cell."""
-    text = devices_page.STUDIES.read_text(encoding="utf-8")
-    parts = [{**study, "cells": study["cells"][::2]} for study in yaml.safe_load(text)["studies"]]
+    disks = [study for study in devices_page.every_study() if "experiment" not in study]
+    parts = [{**study, "cells": study["cells"][::2]} for study in disks]
     for cell in devices_page.compared(parts, apart=False):
         yield f"{cell.study}: {cell.name}, {cell.figure}", cell.predicted / cell.published
 
