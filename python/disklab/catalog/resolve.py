@@ -249,11 +249,13 @@ def together(made: Sequence[Resolution]) -> HostProfile:
     return host.model_copy(update={"volumes": [_capped(each, beside=several) for each in made]})
 
 
-def joined(catalog: Catalog, made: Resolution, request: HostRequest) -> Resolution:
+def joined(made: Resolution, scale: Fraction) -> Resolution:
     """Return a volume as a host has it that runs, where others of any name may join it."""
+    if made.vm is None:
+        return made
     volume = _capped(made, beside=True)
-    host = host_profile(catalog, made.vm, request).model_copy(update={"volumes": [volume]})
-    return replace(made, host=host, volume=volume)
+    update = {"uncached": uncached_limits(made.vm, scale), "volumes": [volume]}
+    return replace(made, host=made.host.model_copy(update=update), volume=volume)
 
 
 def _bytes_of(limits: Sequence[Limit]) -> int:

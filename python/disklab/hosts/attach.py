@@ -235,7 +235,7 @@ def _resolved(
         _check_same(request, runs, host.name)
         asked = runs
     made = resolve(catalog, asked, request.volume, _attached_disks(host))
-    return joined(catalog, made, asked), asked
+    return joined(made, asked.scale), asked
 
 
 def _check_same(request: AttachRequest, runs: HostRequest, name: str) -> None:
