@@ -2,8 +2,8 @@
 
 Where a test starts the program by its path, the command is such a copy: a process of its own and a
 child of the test's, with the environment, the folder, the streams and the session that were asked
-for. Whatever asks for more (`sudo`, another user, other descriptors, settings of Python) starts
-the program itself, as `tests/test_command_line.py` does for each command.
+for. What asks for more (another user, other descriptors, settings of Python), or comes through a
+shell as in `tests/test_ends.py`, starts the program itself.
 """
 
 from __future__ import annotations
