@@ -46,7 +46,7 @@ def test_credits_are_a_reason_where_the_load_had_need_of_them(
         credits_left=left,
         credits_capacity=1000,
     )
-    assert ("burst credits" in phrases(limit, bound_by)) is is_reason
+    assert ("the VM's burst credits" in phrases(limit, bound_by)) is is_reason
 
 
 @pytest.mark.parametrize(

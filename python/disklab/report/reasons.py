@@ -165,7 +165,9 @@ class Why:
     utilisation: float | None
     hit_ratio: float | None
     credits_left: float | None
-    """Lowest of the limits that it explains, share of the capacity; see `credits_left`."""
+    """Lowest of the limits that it explains, share of the capacity; see `lowest_credits`."""
+    credits_of: str
+    """Whose they are: the disk's or the VM's."""
     client_cpu: float | None
     emulator_late: float | None
     delayed_share: float | None
@@ -229,7 +231,9 @@ class Why:
         if self.credits_gone:
             told.append(self.credits_gone)
         elif self.credits_left is not None and self.credits_left < CREDITS_LOW:
-            told.append(f"{percent(self.credits_left)} of the burst credits were left")
+            told.append(
+                f"{percent(self.credits_left)} of {self.credits_of} burst credits were left"
+            )
         if self.client_cpu is not None and self.client_cpu >= BUSY:
             told.append(f"the client used {percent(self.client_cpu)} of the machine")
         return told
@@ -242,11 +246,13 @@ def why(cell: Cell) -> Why:
     names = [one.resource for one in bottlenecks]
     common = max(set(names), key=names.count) if names else None
     used = [one.utilisation for one in bottlenecks if one.resource == common]
+    buckets = [bucket for result in usable if (bucket := lowest_credits(result))]
     return Why(
         bound_by=common,
         utilisation=median([value for value in used if value is not None]),
         hit_ratio=None if only_writes(cell) else over(usable, hit_ratio_of),
-        credits_left=over(usable, credits_left),
+        credits_left=median([share for share, _ in buckets]),
+        credits_of=min(buckets, default=(0.0, ""))[1],
         client_cpu=over(usable, lambda result: result.telemetry.cpu_ratio.get("client")),
         emulator_late=over(usable, lambda result: result.telemetry.late_ratio),
         delayed_share=over(usable, delayed_share),
@@ -272,15 +278,18 @@ def over(
     return median([value for result in results if (value := of(result)) is not None])
 
 
-def credits_left(result: TrialResult) -> float | None:
-    """Return the lowest share of credits left at the end; None where they explain nothing.
+def lowest_credits(result: TrialResult) -> tuple[float, str] | None:
+    """Return the lowest share of credits left at the end, and whose; None: they explain nothing.
 
     They do where the load spent some, or where it was held by a limit that had none to begin with:
     a bucket that fills again beside a load which asks for little is no reason.
     """
     bound_by = result.bottleneck.resource if result.bottleneck else None
     shares = [
-        limit.credits_left / (limit.credits_capacity or 1)
+        (
+            limit.credits_left / (limit.credits_capacity or 1),
+            "the VM's" if limit.limit.startswith("vm ") else "the disk's",
+        )
         for limit in result.telemetry.limits
         if limit.credits_left is not None
         # A bucket holds whole I/Os or bytes; in a damaged file it may hold next to nothing.
@@ -367,7 +376,8 @@ def reasons_of_pair(first: Cell, second: Cell, better: int, names: tuple[str, st
     if slow.credits_gone:
         told.append(f"{slow_name}: {slow.credits_gone}")
     elif slow.credits_left is not None and slow.credits_left < CREDITS_LOW:
-        told.append(f"{slow_name} had {percent(slow.credits_left)} of its burst credits left")
+        left = f"{percent(slow.credits_left)} of {slow.credits_of} burst credits"
+        told.append(f"{slow_name} had {left} left")
     return [text for text in told if text]
 
 
