@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 
 from disklab import reading
@@ -86,7 +86,7 @@ def made_page(vms: frozenset[str] | None = None) -> Page:
         "/* dark */", variables(DARK)
     )
     offered = json.dumps(
-        {**offer(load_catalog(), vms), "version": metadata.version("disklab")},
+        offer(load_catalog(), vms),
         ensure_ascii=False,
         separators=(",", ":"),
     )

@@ -302,17 +302,19 @@ function showAnswer() {
   get('answer').replaceChildren(tableOf('Predicted', ['', 'A', 'B'], rows));
   const refined = SIDES.filter((side) => state.answers[side]?.refined).map((side) => side.toUpperCase());
   get('fidelity').textContent = refined.length ? `${refined.join(' and ')}: quick fidelity.` : 'A sketch, which is refined when you stop turning.';
-  const kept = SIDES.filter((side) => state.answers[side]?.report && state.answers[side].report.latency_ms.p99 <= state.promise)
-    .sort((x, y) => (priceOf(state.offer, state[x]) ?? Infinity) - (priceOf(state.offer, state[y]) ?? Infinity));
   get('over').hidden = !state.promise;
   get('studies').hidden ||= Number(document.body.dataset.studies) !== state.promise;
-  get('buy').textContent = !state.promise ? '' : kept.length ? boughtWords(kept) : 'Neither keeps it.';
+  const able = SIDES.filter((side) => state.answers[side]?.report);
+  const sides = able.map((side) => ({side: side.toUpperCase(), price: priceOf(state.offer, state[side]), p99: state.answers[side].report.latency_ms.p99}));
+  get('buy').textContent = state.promise ? boughtOf(sides, state.promise) : '';
 }
 
-function boughtWords([first, second]) {
-  const [price, other] = [first, second].map((side) => side && priceOf(state.offer, state[side]));
-  if (!second) return `Buy ${first.toUpperCase()}: it alone keeps it (${usd(price)} a month).`;
-  return price === other ? `Both keep it for the same price (${usd(price)} a month).` : `Buy ${first.toUpperCase()}: the cheaper of two that keep it (${usd(price)} a month).`;
+// Which of two sides to buy for a promise.
+function boughtOf(sides, promise) {
+  const [first, second] = sides.filter(({p99}) => p99 <= promise).sort((x, y) => (x.price ?? Infinity) - (y.price ?? Infinity));
+  if (!first) return 'Neither keeps it.';
+  if (second?.price === first.price) return `Both keep it for the same price (${usd(first.price)} a month).`;
+  return `Buy ${first.side}: ${second ? 'the cheaper of two that keep it' : 'it alone keeps it'} (${usd(first.price)} a month).`;
 }
 
 // The promise over the studies: of each, the cheaper of its two sides that keeps it, at quick fidelity.
@@ -334,12 +336,6 @@ async function overStudies() {
     get('studies').replaceChildren(tableOf(`99 % within ${shown(promise)} ms`, ['Study', 'What to buy', 'A', 'B'], rows));
   }
   document.body.dataset.studies = promise;
-}
-
-function boughtOf(sides, promise) {
-  const kept = sides.filter(({p99}) => p99 <= promise).sort((x, y) => (x.price ?? Infinity) - (y.price ?? Infinity));
-  if (!kept.length) return 'neither keeps it';
-  return `${kept[0].side}${kept.length > 1 ? ', the cheaper of two that keep it' : ', which alone keeps it'}`;
 }
 
 function showTail() {
