@@ -277,8 +277,8 @@ def test_what_bounds_an_option_is_named_where_no_limit_is_full(
 
 def test_the_question_stands_beside_the_answer(question: Question) -> None:
     assert advice(question, []).in_words() == (
-        "Asked: 250 GB in rows of 500 B; 3 copies on 3 nodes or more; 4,000 operations a second, "
-        "50 % reads; read p99 at most 10 ms."
+        "You asked for: 250 GB in rows of 500 B; 3 copies on 3 nodes or more; 4,000 operations a "
+        "second, 50 % reads; read p99 at most 10 ms."
     )
 
 

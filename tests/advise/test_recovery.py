@@ -63,7 +63,7 @@ def test_one_copy_cannot_be_streamed() -> None:
         (
             "nvme",
             Rebuilt(7200, "stream throughput", ""),
-            "that node's data; streaming them again takes 2.0 hours, bound by stream throughput",
+            "that node's data; streaming them again takes 2.0 hours, limited by stream throughput",
         ),
         ("nvme", None, "that node's data, of which there is no other copy"),
         (

@@ -256,7 +256,7 @@ class Advice:
         ]
         if require.storage_p99_ms is not None:
             parts.append(f"storage's share of p99 at most {require.storage_p99_ms:g} ms")
-        return f"Asked: {'; '.join(parts)}."
+        return f"You asked for: {'; '.join(parts)}."
 
     @property
     def shrinks_by(self) -> int:

@@ -198,7 +198,7 @@ class Option:
             return "nothing: the disks move to another VM"
         time = about(self.rebuilt.seconds)
         if self.rebuilt.bound != "latency":
-            time += f", bound by {self.rebuilt.bound}"
+            time += f", limited by {self.rebuilt.bound}"
         if self.local:
             return f"that node's data; streaming them again takes {time}"
         return f"nothing: the disks move to another VM; a replaced node takes {time}"
