@@ -166,14 +166,14 @@ class Why:
     hit_ratio: float | None
     credits_left: float | None
     """Lowest of the limits that it explains, share of the capacity; see `lowest_credits`."""
-    credits_of: str
-    """Whose they are: the disk's or the VM's."""
     client_cpu: float | None
     emulator_late: float | None
     delayed_share: float | None
     """Time that I/Os waited at the binding limit, over the time that operations took."""
     credits_gone: str = ""
     """When burst credits ran out in mid-run, and the rates before and after; else empty."""
+    credits_of: str = ""
+    """Whose `credits_left` are: the disk's or the VM's."""
 
     @property
     def is_machine(self) -> bool:
