@@ -301,6 +301,29 @@ def test_terminals_that_do_not_wait_are_one_a_connection() -> None:
     assert answer["ops_per_s"] * 60 > 2 * 12.86 * 20
 
 
+def test_sysbench_tpcc_has_its_own_mix_rows_and_indexes() -> None:
+    own = job(TPCC.replace("connections: 40", "connections: 40, terminals: sysbench-tpcc"))
+    assert own["workload"]["load"] == {"closed": {"threads": 40}}
+    kinds = {kind["name"]: kind for kind in own["workload"]["transactions"]}
+    assert kinds["payment"]["share_ppm"] == 10 * kinds["delivery"]["share_ppm"] + 3
+    accesses = {
+        name: [item for each in kind["statements"] for item in each["accesses"]]
+        for name, kind in kinds.items()
+    }
+    of_item = [item for item in accesses["new order"] if item["table"] == "order_line of stock"]
+    assert [(item["kind"], item["rows"]) for item in of_item] == [("insert", 10)]
+    preferred = [item["draw"] for item in accesses["stock level"] if "nurand" in item["draw"]]
+    assert preferred == [{"nurand": {"a": 0, "group": 100_000}}]
+    tables = {table["name"] for table in own["tables"]}
+    standard = {table["name"] for table in job(TPCC)["tables"]}
+    assert tables - standard == {
+        "stock of item",
+        "order_line of stock",
+        "history of customer",
+        "history of district",
+    }
+
+
 def test_pgbench_s_tpcb_changes_a_row_of_three_tables_and_adds_one() -> None:
     text = SYSBENCH.replace("oltp_write_only", "tpcb")
     of_tpcb = job(text)

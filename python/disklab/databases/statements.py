@@ -44,6 +44,15 @@ MIX_PPM = {
 }
 """**Source:** TPC-C 5.2.3: the least shares; new orders take the rest."""
 
+SYSBENCH_MIX_PPM = {
+    "new order": 434_783,
+    "payment": 434_783,
+    "order status": 43_478,
+    "delivery": 43_478,
+    "stock level": 43_478,
+}
+"""**Source:** sysbench-tpcc's tpcc.lua (12ff2ed, June 2018): 10 : 10 : 1 : 1 : 1."""
+
 TERMINALS = 10
 """A warehouse has ten terminals. **Source:** TPC-C 4.2.2."""
 
@@ -291,14 +300,17 @@ def tpcc(work: Tpcc, stored: Stored) -> Shape:
     **Source:** the statements of yugabyte/tpcc (`procedures/NewOrder.java` and so on), which the
     study ran.
     """
+    mix = SYSBENCH_MIX_PPM if work.is_sysbench else MIX_PPM
     transactions = [
         {
             "name": name,
-            "share_ppm": MIX_PPM[name],
+            "share_ppm": mix[name],
             "counted": name == "new order",
             "keying_ns": KEYING_S[name] * NS_PER_S * work.rests,
             "think_ns": THINK_S[name] * NS_PER_S * work.rests,
-            "statements": statements,
+            "statements": [_of_sysbench(each) for each in statements]
+            if work.is_sysbench
+            else statements,
         }
         for name, statements in {
             "new order": _new_order(),
@@ -309,11 +321,12 @@ def tpcc(work: Tpcc, stored: Stored) -> Shape:
         }.items()
     ]
     terminals = work.warehouses * TERMINALS if work.rests else work.connections
-    return Shape(_tables(work.warehouses, stored), transactions, terminals, work.connections)
+    tables = _tables(work.warehouses, stored, sysbench=work.is_sysbench)
+    return Shape(tables, transactions, terminals, work.connections)
 
 
-def _tables(warehouses: int, stored: Stored) -> list[Json]:
-    """Return the nine tables and two indexes. **Source:** TPC-C 1.2.1 and 1.3.1."""
+def _tables(warehouses: int, stored: Stored, *, sysbench: bool) -> list[Json]:
+    """Return the nine tables and two indexes, or six. **Source:** TPC-C 1.2.1 and 1.3.1."""
     sizes = {
         # Rows of a warehouse (all of them for items), bytes of the values, columns beside the key.
         "warehouse": (warehouses, 89, 8),
@@ -328,6 +341,13 @@ def _tables(warehouses: int, stored: Stored) -> list[Json]:
         "item": (ALL_ITEMS, 82, 4),
         "stock": (warehouses * 100_000, 306, 15),
     }
+    if sysbench:
+        sizes |= {
+            "stock of item": (warehouses * 100_000, 10, 0),
+            "order_line of stock": (warehouses * 300_000, 14, 0),
+            "history of customer": (warehouses * 30_000, 13, 0),
+            "history of district": (warehouses * 30_000, 9, 0),
+        }
     return [stored.table(name, *size) for name, size in sizes.items()] + [stored.status()]
 
 
@@ -336,6 +356,37 @@ _WAREHOUSE = access("warehouse", "read", draw="recent")
 _DISTRICT = access("district", "read", draw="recent")
 _CUSTOMER_DRAW = {"nurand": {"a": 1023, "group": 3000}}
 _STOCK_DRAW = {"nurand": {"a": 8191, "group": 100_000}}
+
+
+_SYSBENCH_INDEXES: dict[str, Json] = {
+    "order_line": {"order_line of stock": _STOCK_DRAW},
+    "history": {"history of customer": _CUSTOMER_DRAW, "history of district": "uniform"},
+}
+"""Of sysbench-tpcc, beside those of the standard: which entries a new row adds, and where.
+
+**Source:** `create_tables` of its tpcc_common.lua."""
+
+
+def _of_sysbench(statement: Json) -> Json:
+    """Return a statement with sysbench-tpcc's indexes and its choice of rows.
+
+    **Source:** `NURand` of its tpcc_common.lua draws C anew each time (0 is true in Lua), which
+    leaves no row preferred.
+    """
+    accesses: list[Json] = []
+    for item in statement["accesses"]:
+        accesses.append(item)
+        if item["kind"] == "insert":
+            for name, draw in _SYSBENCH_INDEXES.get(item["table"], {}).items():
+                accesses.append(access(name, "insert", item["rows"], draw))
+    return {**statement, "accesses": [_even(item) for item in accesses]}
+
+
+def _even(item: Json) -> Json:
+    draw = item["draw"]
+    if isinstance(draw, dict) and "nurand" in draw:
+        return {**item, "draw": {"nurand": {**draw["nurand"], "a": 0}}}
+    return item
 
 
 def _customer(rows: int = 1) -> Json:

@@ -107,15 +107,22 @@ class Tpcc(Part):
     """Warehouses."""
     connections: Threads = Field(examples=[600])
     """Connections to the database."""
-    terminals: Literal["standard", "no wait"] = Field(default="standard", examples=["no wait"])
-    """What starts transactions: ten terminals a warehouse, which key in and think as in the
-    standard, or one per connection, which starts the next transaction at once, like the threads of
-    sysbench-tpcc."""
+    terminals: Literal["standard", "no wait", "sysbench-tpcc"] = Field(
+        default="standard", examples=["no wait"]
+    )
+    """Who begins transactions: ten terminals a warehouse, which key in and think as the standard
+    has it, or one a connection that begins the next at once, as HammerDB's users. `sysbench-tpcc`:
+    the same with that script's mix, its even choice of rows and its four further indexes."""
 
     @property
     def rests(self) -> bool:
         """Whether terminals key in and think."""
         return self.terminals == "standard"
+
+    @property
+    def is_sysbench(self) -> bool:
+        """Whether transactions and tables are sysbench-tpcc's."""
+        return self.terminals == "sysbench-tpcc"
 
 
 class Tool(Part):

@@ -18,6 +18,7 @@ from disklab.engine.load import (
     TpccWorkload,
     load_target,
 )
+from disklab.errors import Problem, UserError
 from disklab.spec import ClusterTrial, benchmarks
 from disklab.workloads.protocol import Asked, Begin, Target
 
@@ -96,6 +97,10 @@ class Tpcc:
     def __init__(self, spec: ClusterTrial, seed: int, time_dilation: int = 1) -> None:
         """Take the trial as it is run here, and the run's seed: the data hang on it alone."""
         work = spec.workload.the(benchmarks.Tpcc)
+        if work.is_sysbench:
+            rule = "transactions of sysbench-tpcc are predicted, and not run by our own TPC-C"
+            way_out = "write terminals: no wait to rehearse or measure"
+            raise UserError(Problem("workload.tpcc.terminals", work.terminals, rule, way_out))
         self._work = work
         self._seed = seed
         self._time_dilation = time_dilation

@@ -137,7 +137,15 @@ INDEX_HEADER = 8
 ALIGNED = 8
 KEY_BYTES = 8
 
-INDEXES = {"k": 8, "customer name": 40, "order of customer": 16}
+INDEXES = {
+    "k": 8,
+    "customer name": 40,
+    "order of customer": 16,
+    "stock of item": 8,
+    "order_line of stock": 8,
+    "history of customer": 16,
+    "history of district": 8,
+}
 """Secondary indexes among the tables of a workload, with the bytes of a key."""
 
 COMPOSITE_KEY_BYTES = 12
