@@ -157,6 +157,10 @@ SHOWN = {
         ("rehearse", "experiments/nats-sync-interval.yaml", "--quick"),
         ("faults-until-whole-again-1-of-1",),
     ),
+    "valkey-appendfsync": Example(
+        ("rehearse", "experiments/valkey-appendfsync.yaml", "--quick"), ()
+    ),
+    "beanstalkd-fsync": Example(("rehearse", "experiments/beanstalkd-fsync.yaml", "--quick"), ()),
     "kafka-disks-and-copies": Example(
         ("rehearse", "experiments/kafka-disks-and-copies.yaml", "--quick"), ("latency-p99",)
     ),
