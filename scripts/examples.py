@@ -174,9 +174,7 @@ SHOWN = {
     "mysql-8-sysbench": Example(
         ("rehearse", "experiments/mysql-8-sysbench.yaml", "--quick"), ("rate",)
     ),
-    "myrocks-sysbench": Example(
-        ("rehearse", "experiments/myrocks-sysbench.yaml", "--quick"), ("rate",)
-    ),
+    "myrocks-sysbench": Example(("rehearse", "experiments/myrocks-sysbench.yaml", "--quick"), ()),
     "yugabytedb-disk-types": rehearsed(
         "yugabytedb-disk-types",
         "--quick",
