@@ -162,7 +162,7 @@ SHOWN = {
     ),
     "beanstalkd-fsync": Example(("rehearse", "experiments/beanstalkd-fsync.yaml", "--quick"), ()),
     "kafka-disks-and-copies": Example(
-        ("rehearse", "experiments/kafka-disks-and-copies.yaml", "--quick"), ("latency-p99",)
+        ("rehearse", "experiments/kafka-disks-and-copies.yaml", "--quick"), ()
     ),
     "opensearch-durability": Example(
         (
@@ -171,9 +171,7 @@ SHOWN = {
         ),
         (),
     ),
-    "mysql-8-sysbench": Example(
-        ("rehearse", "experiments/mysql-8-sysbench.yaml", "--quick"), ("rate",)
-    ),
+    "mysql-8-sysbench": Example(("rehearse", "experiments/mysql-8-sysbench.yaml", "--quick"), ()),
     "myrocks-sysbench": Example(("rehearse", "experiments/myrocks-sysbench.yaml", "--quick"), ()),
     "yugabytedb-disk-types": rehearsed(
         "yugabytedb-disk-types",
