@@ -60,7 +60,7 @@ def test_what_a_cache_cannot_tell_is_said() -> None:
     assert "too few" in str(working_set(few, few, ROWS))
     whole = CacheSeen("key cache", "rows", float(ROWS), False, 5e5, 5e5)
     nothing = CacheSeen("key cache", "rows", 0.0, False, 0.0, 0.0)
-    assert "cannot tell" in str(working_set(nothing, whole, ROWS))
+    assert "cannot show" in str(working_set(nothing, whole, ROWS))
     filling = CacheSeen("key cache", "rows", 100.0, False, 1e4, 1e5)
     assert "still being filled" in str(working_set(nothing, filling, ROWS))
     assert "holds nothing" in str(
