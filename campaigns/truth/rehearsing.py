@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,43 +50,40 @@ class Place:
     def command(self, *words: str) -> list[str]:
         return [*self.through, str(Path(sys.executable).with_name("disklab")), *words]
 
+    @contextmanager
+    def rehearsed(self, experiment: Path, *words: str) -> Iterator[Iterator[dict[str, Any]]]:
+        """Rehearse inside the block, and give each result as it comes; then the rehearsal is ended.
+
+        As by Ctrl-C, where it still runs: it takes its hosts away.
+        """
+        runs = ("--json", "--out", str(self.folder / "runs"))
+        with (self.folder / "said").open("a", encoding="utf-8") as said:
+            process = subprocess.Popen(
+                self.command("rehearse", str(experiment), *words, *runs),
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=self.environment(),
+                # What it is started through does not pass a signal on, so all of them get it.
+                start_new_session=True,
+            )
+            assert process.stdout is not None
+            try:
+                yield map(json.loads, process.stdout)
+            finally:
+                end(process)
+
 
 def rehearse(bed: Bed, names: Sequence[str], place: Place, deadline: float) -> Iterator[Line]:
-    """Yield a line for each cell that was rehearsed before `deadline` (of the monotonic clock).
-
-    At the deadline the run is interrupted as by Ctrl-C, and takes its hosts away.
-    """
+    """Yield a line for each cell that was rehearsed before `deadline` (of the monotonic clock)."""
     experiment = experiment_of(bed, place.folder)
     words = [word for name in names for word in ("--only", f"cell={name}")]
-    command = place.command(
-        "rehearse",
-        str(experiment.path),
-        "--quick",
-        "--json",
-        *words,
-        "--out",
-        str(place.folder / "runs"),
-    )
-    with (place.folder / "said").open("a", encoding="utf-8") as said:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            env=place.environment(),
-            # What it is started through does not pass a signal on, so all of them get it.
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
-            for text in process.stdout:
-                result = json.loads(text)
-                counts = counted(place.folder / "runs", result)
-                yield line_of(bed, result, os.getloadavg()) | {"server": counts}
-                if time.monotonic() > deadline:
-                    return
-        finally:
-            end(process)
+    with place.rehearsed(experiment.path, "--quick", *words) as results:
+        for result in results:
+            counts = counted(place.folder / "runs", result)
+            yield line_of(bed, result, os.getloadavg()) | {"server": counts}
+            if time.monotonic() > deadline:
+                return
 
 
 def counted(runs: Path, result: Mapping[str, Any]) -> dict[str, float]:

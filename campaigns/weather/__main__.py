@@ -10,8 +10,8 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from disklab.prediction.counted import prepare_rehearsed, rehearsed_trials
 from disklab.results import Run, Share
 from disklab.spec import Trial
 
-from campaigns.truth.rehearsing import Place, end
+from campaigns.truth.rehearsing import Place
 
 HERE = Path("campaigns/weather")
 STATE = HERE / "cells.jsonl"
@@ -90,23 +90,11 @@ def told_of(trial: Trial, course: Sequence[tuple[float, int, float | None]], fai
 
 def rehearse(name: str, level: str, place: Place) -> Line:
     """Return what a rehearsed cell tells."""
-    words = ["rehearse", str(HERE / f"{name}.yaml"), "--only", f"broken={level}", "--repeat", "1"]
-    command = place.command(*words, "--json", "--out", str(place.folder / "runs"))
-    with (place.folder / "said").open("a", encoding="utf-8") as said:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            env=place.environment(),
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
-            result = json.loads(process.stdout.readline() or "{}")
-            process.stdout.read()
-        finally:
-            end(process)
+    words = ["--only", f"broken={level}", "--repeat", "1"]
+    with place.rehearsed(HERE / f"{name}.yaml", *words) as results:
+        result: Line = next(results, {})
+        # The rest is its own end.
+        deque(results, maxlen=0)
     if result.get("status") not in ("ok", "invalid"):
         return {"name": name, "level": level, "failed": result.get("reason") or "nothing was told"}
     run = Run.open(place.folder / "runs" / result["run"])
