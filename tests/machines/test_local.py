@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from disklab.errors import MachineError
+from disklab.machines import child
 from disklab.machines.child import LocalChild
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command, Machine
@@ -50,6 +51,29 @@ def test_it_is_a_machine() -> None:
     machine: Machine = MACHINE
     assert machine.name == "this machine"
     assert machine.clock().ahead_s == 0
+
+
+def test_a_start_that_hangs_is_told_and_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does in a folder of a disk that serves nothing."""
+    monkeypatch.setattr(child, "START_SECONDS", 0.3)
+    starter, mended = child._Starter(), threading.Event()
+    started: list[int] = []
+
+    def hangs() -> child.Started:
+        mended.wait(SOON_SECONDS)
+        process = child.Started(["sleep", "60"], start_new_session=True)
+        started.append(process.pid)
+        return process
+
+    with pytest.raises(OSError, match="did not start within 0 s; its disk may serve nothing"):
+        starter.call(hangs)
+    assert starter.call(lambda: child.Started(["true"])).wait() == 0
+    mended.set()
+    deadline = time.monotonic() + SOON_SECONDS
+    while not started:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    await_end(started[0])
 
 
 class TestRun:

@@ -104,6 +104,8 @@ END_SECONDS = 5.0
 """What a program has for its end after SIGTERM."""
 KILL_SECONDS = 30.0
 """What was killed takes a gigabyte of memory back; one that waits for its disk stays."""
+START_SECONDS = 60.0
+"""Until a program runs: a busy machine takes seconds, and a folder on a disk that hangs all of it."""
 STDERR_BYTES = 64 << 10
 LINE_BYTES = 64 << 20
 """The longest line: fio's JSON with histograms is a few MiB."""
@@ -381,6 +383,11 @@ _NEW_NETWORK = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+_Calls = SimpleQueue[
+    tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
+]
+
+
 class _Starter:
     """The thread that starts programs.
 
@@ -390,9 +397,7 @@ class _Starter:
     """
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[
-            tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
-        ] = SimpleQueue()
+        self._calls: _Calls = SimpleQueue()
         self._process: int | None = None
         self._lock = threading.Lock()
 
@@ -401,21 +406,31 @@ class _Starter:
             # A fork of this process has the queue and not the thread.
             if self._process != os.getpid():
                 self._process = os.getpid()
-                threading.Thread(target=self._serve, name="starter", daemon=True).start()
+                serve = partial(self._serve, self._calls)
+                threading.Thread(target=serve, name="starter", daemon=True).start()
+            calls = self._calls
         promised: Future[subprocess.Popen[bytes]] = Future()
         network = _own_network()
         there = start if network is None else partial(_started_in, network, start)
-        self._calls.put((there, promised))
+        calls.put((there, promised))
         try:
-            return promised.result()
+            return promised.result(START_SECONDS)
+        except TimeoutError:
+            with self._lock:
+                # What that thread has started lives as long as it does; others need not wait.
+                if self._calls is calls:
+                    self._calls, self._process = SimpleQueue(), None
+            promised.add_done_callback(_end_unknown)
+            late = f"it did not start within {START_SECONDS:.0f} s; its disk may serve nothing"
+            raise OSError(late) from None
         except BaseException:
             # Ctrl-C while it starts: nobody will end what nobody knows.
             promised.add_done_callback(_end_unknown)
             raise
 
-    def _serve(self) -> None:
+    def _serve(self, calls: _Calls) -> None:
         while True:
-            start, promised = self._calls.get()
+            start, promised = calls.get()
             try:
                 promised.set_result(start())
             except BaseException as error:

@@ -280,7 +280,8 @@ class Node:
     def observe(self) -> tuple[int, int] | None:
         """Return pending compactions and dropped messages; None: it does not serve now.
 
-        Raises MachineError when it should and has died, or does not answer.
+        A JVM one thread of which waits for a stalled disk stands still as a whole and answers
+        nobody. Raises MachineError when it should serve and has died.
         """
         if not self.serves:
             return None
@@ -291,10 +292,9 @@ class Node:
             self.process.check()
             pending, dropped = self.jolokia.read((PENDING, "Value"), (MESSAGING, "DroppedMessages"))
         except MachineError:
-            if not (self.serves and self.is_reachable):
-                return None
-            self.process.await_death()
-            raise
+            if self.serves and self.is_reachable:
+                self.process.await_death()
+            return None
         return int(pending), sum(int(count) for count in dropped.values())
 
     def streamed_bytes(self) -> int | None:
