@@ -83,17 +83,18 @@ class Rehearsal:
     """A rehearsal of the timetable in a world of fakes."""
 
     folder: Path
+    text: str = EXPERIMENT
     runs: int = 0
     events: list[Event] = field(default_factory=list)
 
     def __call__(self, world: World, run: Run | None = None) -> Run:
-        what = spec.parse(EXPERIMENT)
+        what = spec.parse(self.text)
         trials = what.trials("rehearse")
         if run is None:
             self.runs += 1
             note = ExperimentNote(title=what.title)
             info = RunInfo(id=f"run-{self.runs}", mode="rehearse", experiment=note)
-            run = Run.create(self.folder / "runs", info, experiment_text=EXPERIMENT)
+            run = Run.create(self.folder / "runs", info, experiment_text=self.text)
         turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
         places = Places(self.folder / "run", self.folder / "data")
         site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
@@ -229,7 +230,6 @@ events:
     ground = Ground(
         nodes,
         database,
-        "data",
         cluster,
         lambda _: 3 << 30,
         network=network,  # type: ignore[arg-type]
@@ -318,6 +318,19 @@ def test_whole_is_who_has_all_nodes_links_and_disks() -> None:
     ):
         (trial,) = spec.parse(NETWORKED + f"events: [{events}]").trials("rehearse")
         assert ends_whole(only(ClusterTrial, trial.spec)) is whole, events
+
+
+@pytest.mark.parametrize("broken", ["{at: 1ms, stall: n3}", "{at: 1ms, slow: n3}"])
+@pytest.mark.parametrize("then", ["", ", {at: 2ms, kill: n1}"])
+def test_a_disk_that_nobody_mends_is_mended_before_the_database_ends(
+    world: World, rehearsal: Rehearsal, broken: str, then: str
+) -> None:
+    rehearsal.text = f"{HEAD}\nevents: [{broken}{then}]\n"
+    world.broken = {"database: kill n1": MachineError("kill failed")}
+    (result,) = rehearsal(world).results()
+    assert result.status == ("failed" if then else "ok"), result
+    last = world.steps.index("database: stop")
+    assert world.steps[:last].count("node: recover of data") == 1
 
 
 @pytest.mark.parametrize("step", sorted(set(CONDUCTED)))

@@ -105,7 +105,7 @@ END_SECONDS = 5.0
 KILL_SECONDS = 30.0
 """What was killed takes a gigabyte of memory back; one that waits for its disk stays."""
 START_SECONDS = 60.0
-"""Until a program runs: a busy machine takes seconds, and a folder on a disk that hangs all of it."""
+"""Until a program runs: a busy machine takes seconds, a folder on a disk that hangs all of it."""
 STDERR_BYTES = 64 << 10
 LINE_BYTES = 64 << 20
 """The longest line: fio's JSON with histograms is a few MiB."""
@@ -383,9 +383,7 @@ _NEW_NETWORK = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-_Calls = SimpleQueue[
-    tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]
-]
+_Calls = SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
 
 
 class _Starter:

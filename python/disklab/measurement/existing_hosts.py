@@ -323,7 +323,7 @@ class ExistingBedHosts:
         ends[CLIENT] = [one.machine for one in self.clients]
         links = HostLinks(ends, self.journal)
         self.undo.callback(links.restore)
-        return Ground({}, database, DATA, cluster, called=called, links=links)
+        return Ground({}, database, cluster, called=called, links=links)
 
     def remember(self, bed: Bed, data: str) -> None:
         """Write down on the hosts what has become of the data set, where it is ours."""

@@ -57,7 +57,6 @@ class Ground:
     nodes: Mapping[str, Node]
     """By name, those that come later as well (`newcomers`)."""
     database: Database
-    data_device: str
     cluster: Cluster
     memory_of: Callable[[str], int] = lambda _: 0
     """What a VM size has, in bytes."""
@@ -86,6 +85,8 @@ class Breaker:
     """Hosts that were lost: their links are dead until the next one takes their place."""
     _cut: set[tuple[str, ...]] = field(default_factory=set)
     """Links that an event has cut, by their ends."""
+    _broken: set[tuple[str, str]] = field(default_factory=set)
+    """Nodes, and which of their volumes is slow or serves nothing."""
     own: list[tuple[float, float]] = field(default_factory=list)
     """When disklab took hosts and disks away, by the monotonic clock: no time of the database's."""
 
@@ -111,7 +112,7 @@ class Breaker:
             if newcomer is not None:
                 self._bring(event, name, newcomer)
             elif event.kind in DISK_KINDS:
-                self._touch_disk(event, self.ground.nodes[name])
+                self._touch_disk(event, name)
             elif event.kind == "move":
                 self._move(event, name)
             else:
@@ -119,15 +120,27 @@ class Breaker:
         finally:
             self.now_on = None
 
-    def _touch_disk(self, event: TimedEvent, node: Node) -> None:
-        device = self.ground.data_device
+    def mend(self) -> None:
+        """Mend all disks: a database that is to end would wait for them."""
+        for name, device in list(self._broken):
+            # Its host may be gone.
+            with suppress(DisklabError):
+                self.ground.nodes[name].break_disk(device, {"kind": "recover"})
+        self._broken.clear()
+
+    def _touch_disk(self, event: TimedEvent, name: str) -> None:
+        node = self.ground.nodes[name]
+        device = self.ground.cluster.device_of(event.volume or "data")
         match event.kind:
             case "slow":
                 permille = round((event.times or USUAL_TIMES) * 1000)
                 node.break_disk(device, {"kind": "slow", "permille": permille, "disk": None})
+                self._broken.add((name, device))
             case "stall":
                 node.break_disk(device, {"kind": "stall", "for_ns": None})
+                self._broken.add((name, device))
             case "mend":
+                self._broken.discard((name, device))
                 node.break_disk(device, {"kind": "recover"})
             case "credits":
                 node.set_credits(0.0)
@@ -336,21 +349,26 @@ class Conductor:
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for the step under way, or end it; then raise why a step failed, if one did."""
-        if kind is not None:
-            self._end()
-            return
-        if self._thread is not None:
-            try:
-                self._thread.join()
-            except BaseException:
+        try:
+            if kind is not None:
                 self._end()
-                raise
+                return
+            if self._thread is not None:
+                try:
+                    self._thread.join()
+                except BaseException:
+                    self._end()
+                    raise
+        finally:
+            self._breaker.mend()
         if self.error is not None:
             raise self.error
 
     def _end(self) -> None:
         """Take no further step, and end the one under way."""
         self._cancelled.set()
+        # What waits for a disk cannot be killed.
+        self._breaker.mend()
         thread = self._thread
         deadline = time.monotonic() + MOST_END_S
         while thread is not None and thread.is_alive() and time.monotonic() < deadline:

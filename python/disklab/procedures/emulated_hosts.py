@@ -217,7 +217,6 @@ class EmulatedBedHosts:
         return Ground(
             dict(zip(self.names, self.nodes, strict=True)),
             database,
-            self.data_device,
             cluster,
             self.memory_of,
             network=self.network,

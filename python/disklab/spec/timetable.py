@@ -238,6 +238,8 @@ class TimedEvent(Part):
     """The node's data volume serves nothing, until mend."""
     mend: str | None = Field(default=None, examples=["n2"])
     """The node's data volume is well again."""
+    volume: str | None = Field(default=None, examples=["commitlog"])
+    """Of slow, stall and mend: another volume of the node than that with its data."""
 
     @model_validator(mode="before")
     @classmethod
@@ -260,6 +262,9 @@ class TimedEvent(Part):
             raise Unreadable(rule, f"leave it out, or use {', '.join(OTHER_VM_KINDS)}")
         if self.times is not None and self.kind != "slow":
             raise Unreadable("only a slow volume has times", "write {at: 60s, slow: n2, times: 4}")
+        if self.volume is not None and self.kind not in ("slow", "stall", "mend"):
+            rule = "only slow, stall and mend are of one volume"
+            raise Unreadable(rule, "write {at: 60s, stall: n2, volume: commitlog}")
         self._check_link()
         return self
 

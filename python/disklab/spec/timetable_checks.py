@@ -54,6 +54,9 @@ def timetable_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
         if event.kind in LINK_KINDS and spec.cluster.network is None:
             rule = "without cluster.network nodes have no links: they share this machine's loopback"
             yield Problem(place, event.kind, rule, "write cluster: {network: azure/standard}")
+        if event.volume is not None and event.volume not in spec.cluster.volumes:
+            way_out = did_you_mean(event.volume, spec.cluster.volumes, "name one of its volumes")
+            yield Problem(place, event.volume, "the nodes have no such volume", way_out)
         if event.kind == "move":
             yield from _move_problems(trial, event, place)
         if event.kind == "replace" and spec.cluster.nodes == 1:
@@ -125,8 +128,8 @@ class Walk:
 
     spec: ClusterTrial
     state: dict[str, str] = field(default_factory=dict)
-    broken: set[str] = field(default_factory=set)
-    """Nodes whose data volume is slow or stalled."""
+    broken: set[tuple[str, str | None]] = field(default_factory=set)
+    """Nodes and volumes, None for the data's, that are slow or stalled."""
     links: set[tuple[str, ...]] = field(default_factory=set)
     """Those that are not as they were, by their ends."""
     cut: set[tuple[str, ...]] = field(default_factory=set)
@@ -156,7 +159,9 @@ class Walk:
         node, kind = event.node, event.kind
         if node not in self.state:
             return self._no_such()
-        if self.state[node] not in NEEDS[kind] or (kind == "mend" and node not in self.broken):
+        if self.state[node] not in NEEDS[kind] or (
+            kind == "mend" and (node, event.volume) not in self.broken
+        ):
             well = kind == "mend" and self.state[node] == "up"
             found = "well" if well else self.state[node]
             rule = f"at {event.at_s:g} s {node} is {found}, which {kind} is not for"
@@ -250,7 +255,7 @@ class Walk:
         for node in lost:
             if self.state[node] in NEEDS["lose"]:
                 self.state[node] = "lost"
-                self.broken.discard(node)
+                self._is_well(node)
         if lost:
             return
         node, kind = event.node, event.kind
@@ -261,9 +266,14 @@ class Walk:
         elif kind == "replace":
             self.former.discard(node)
         if kind in ("slow", "stall"):
-            self.broken.add(node)
-        elif kind in ("mend", "lose", "migrate", "move"):
-            self.broken.discard(node)
+            self.broken.add((node, event.volume))
+        elif kind == "mend":
+            self.broken.discard((node, event.volume))
+        elif kind in ("lose", "migrate", "move"):
+            self._is_well(node)
+
+    def _is_well(self, node: str) -> None:
+        self.broken = {one for one in self.broken if one[0] != node}
 
     @property
     def is_whole(self) -> bool:
