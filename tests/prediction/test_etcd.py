@@ -74,8 +74,11 @@ def test_the_log_may_lie_on_a_volume_of_its_own() -> None:
         ({"factor: 3": "factor: 2"}, "holds all keys"),
         ({"row: 1 x 2300B": "row: 1 x 50% 100B + 50% 1000B"}, "one size"),
         (
-            {"stop: {duration: 60s}": "stop: {duration: 60s}\nevents: [{at: 9s, kill: n2}]"},
-            "no event",
+            {
+                "nodes: 3\n": "nodes: 3\n  network: azure/standard\n",
+                "stop: {duration: 60s}": "stop: {duration: 60s}\nevents: [{at: 9s, cut: n2}]",
+            },
+            "of a timetable kill, lose",
         ),
     ],
 )

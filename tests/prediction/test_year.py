@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
+from disklab.databases.simulating import steps_of
 from disklab.errors import UserError
 from disklab.prediction.run import Options, predict
 from disklab.prediction.weather import MINUTES_PER_MONTH
@@ -14,6 +15,8 @@ from disklab.report.weather import sentences, weather_section
 from disklab.results import Run, TrialResult
 from disklab.results.required import Outcome, judged, percent_of_time
 from disklab.results.weather import WeatherYear
+from disklab.spec import ClusterTrial
+from disklab.spec.amounts import only
 
 TEXT = """\
 title: weather
@@ -205,16 +208,64 @@ def test_times_are_those_of_a_slow_volume(tmp_path: Path) -> None:
             spec.load(path)
 
 
+def test_another_volume_than_the_data_can_be_slow(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    logged = TEXT.replace('125 MiB/s)"}}', '125 MiB/s)"}, commitlog: {disks: "aws/gp3(10GiB)"}}')
+    text = f"{logged}events: [{{at: 1s, slow: n1, volume: commitlog}}, {{at: 3s, VOLUME}}]\n"
+    path.write_text(text.replace("VOLUME", "mend: n1, volume: commitlog"))
+    (trial,) = spec.load(path).trials("predict")
+    slow, _ = steps_of(trial.spec.events, only(ClusterTrial, trial.spec).cluster)
+    assert slow.job()["volume"] == 1
+    for wrong, rule in (
+        ("mend: n1", "well"),
+        ("mend: n1, volume: commitlogs", "no such volume"),
+        ("kill: n1, volume: commitlog", "of one volume"),
+    ):
+        path.write_text(text.replace("VOLUME", wrong))
+        with pytest.raises(UserError, match=rule):
+            spec.load(path)
+
+
+ETCD = """\
+title: weather of etcd
+cluster:
+  nodes: 3
+  vm: aws/m6i.large
+  volumes: {data: {disks: "aws/gp3(64GiB)"}, wal: {disks: "aws/gp3(10GiB)"}}
+client: {nodes: 1, vm: aws/m6i.large}
+database: {engine: etcd, replication_factor: 3}
+dataset: {rows: 20k, row: 1 x 1000B}
+workload:
+  operations: {write: 100%}
+  keys: uniform
+  load: {rate: 300/s}
+  stop: {duration: 5s}
+require: {all: {p99: 50ms, of_time: 99.9%}}
+"""
+
+
+def test_etcd_has_a_year_with_the_weather_of_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "etcd.yaml"
+    path.write_text(ETCD)
+    year = year_of(predicted(spec.load(path)))
+    kinds = {kind.what: kind for kind in year.kinds}
+    assert not kinds["a quiet hour"].above
+    # The log of the first member that leads, of a follower, and both depths of the data's volume.
+    assert kinds["one slow log volume, in effect blocked"].above
+    assert "a log volume that serves nothing" in kinds
+    assert sum(kind.minutes_per_month for kind in year.kinds) == pytest.approx(MINUTES_PER_MONTH)
+    changes = {back.change for back in year.back}
+    assert {"another zone", "io2", "2 more copies"} <= changes
+    assert year.turns
+
+
 @pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
 def test_a_database_with_a_primary_has_a_year(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "sql.yaml"
-    text = TEXT.replace("engine: cassandra", f"engine: {engine}").replace("20M", "1M")
-    path.write_text(
-        text.replace(", consistency: LOCAL_QUORUM", "").replace("5 x 818B", "10 x 100B")
-    )
+    path.write_text(ETCD.replace("engine: etcd", f"engine: {engine}"))
     year = year_of(predicted(spec.load(path)))
-    kinds = {kind.what for kind in year.kinds}
-    assert {"a quiet hour", "one slow volume, below half of its IOPS", "a lost node"} <= kinds
+    slow = {f"one slow {volume}, below half of its IOPS" for volume in ("volume", "log volume")}
+    assert {"a quiet hour", "a lost node", *slow} <= {kind.what for kind in year.kinds}
     back = {one.change for one in year.back}
     # Galera is simulated with three nodes at most.
     assert ("one more copy" in back) is (engine == "postgresql")

@@ -159,7 +159,7 @@ fn time_of(bytes: u64, bytes_per_s: u64) -> u64 {
 }
 
 /// Background work of one node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Background {
     log: Sync,
     /// Those of flushes, then that of compaction.

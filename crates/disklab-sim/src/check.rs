@@ -6,7 +6,7 @@ use disklab_disk::{Refusal, Rules};
 
 use crate::cluster::MOST_REPLICAS;
 use crate::database::cassandra;
-use crate::job::faults::Event;
+use crate::job::faults::{Event, What};
 use crate::job::{
     Client, Cluster, DeviceJob, FileJob, Fio, Job, Kind, Load, PostgresqlWorkload, ServerJob,
     SqlFaults, Stop, Trace, Transaction,
@@ -163,8 +163,10 @@ pub fn check_room(rules: &mut Rules, cluster: &Cluster, bytes: u64) {
 }
 
 /// The timetable of servers, and their clients.
-pub fn check_outage(rules: &mut Rules, faults: &SqlFaults, work: &PostgresqlWorkload) {
-    check_timetable(rules, work.stop, faults.interval_ns, &faults.events);
+pub fn check_outage<S, P>(rules: &mut Rules, faults: &SqlFaults, job: &ServerJob<S, P>) {
+    let work = &job.workload;
+    let timetable = (faults.interval_ns, &faults.events[..]);
+    check_timetable(rules, work.stop, timetable, &job.cluster.host);
     rules.must(
         work.connections.is_none(),
         "workload.connections",
@@ -182,14 +184,30 @@ pub fn check_outage(rules: &mut Rules, faults: &SqlFaults, work: &PostgresqlWork
     positive(rules, &all);
 }
 
-/// A database of which nothing is simulated that breaks.
-pub fn check_unbroken(rules: &mut Rules, faults: Option<&SqlFaults>) {
-    let (rule, way_out) = ("faults of this database are not simulated", "leave it out");
-    rules.must(faults.is_none(), "faults", "a timetable", rule, way_out);
+/// What happens to nodes that have each other's data.
+pub fn check_members(rules: &mut Rules, events: &[Event], nodes: u32) {
+    for event in events {
+        let comes_or_goes = matches!(
+            event.what,
+            What::Kill | What::Lose | What::Start | What::Restart | What::Replace
+        );
+        rules.must(
+            event.node < nodes && (event.what.is_of_a_disk() || comes_or_goes),
+            "faults.events",
+            format!("{:?} of {}", event.what, event.node),
+            "disks of the nodes break; a node is killed, lost, started, restarted or replaced",
+            "use another event",
+        );
+    }
 }
 
 /// The rules of a timetable beside any database.
-pub fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64, events: &[Event]) {
+pub fn check_timetable(
+    rules: &mut Rules,
+    stop: Stop,
+    (interval_ns, events): (u64, &[Event]),
+    host: &HostProfile,
+) {
     rules.must(
         stop.duration_ns.is_some() && stop.operations.is_none(),
         "workload.stop",
@@ -211,6 +229,14 @@ pub fn check_timetable(rules: &mut Rules, stop: Stop, interval_ns: u64, events: 
             format!("{:?}", event.slow_permille),
             "I/Os of a slow volume take 1 to 1000000 permille of their service time, and of no other event",
             "use 10000 for ten times as slow, or a stall",
+        );
+        let count = host.volumes.len();
+        rules.must(
+            event.volume.is_none_or(|volume| (volume as usize) < count),
+            "faults.events.volume",
+            event.volume.unwrap_or(0),
+            &format!("the host has volumes 0 to {}", count.max(1) - 1),
+            "give the number of one of them",
         );
     }
 }

@@ -29,7 +29,7 @@ impl From<Kind> for usize {
 }
 
 /// One load generator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Machine {
     cores: Servers,
     link: Link,
@@ -49,7 +49,7 @@ struct Machine {
 /// Servers were restarted before cold reads too, but that needs no mechanism: a node (Cassandra 5.0, JDK 17, 2,300 reads
 /// of 4 KiB a second, all from memory) spent two seconds of CPU on its first 20,000 reads beyond what later ones took,
 /// of 500,000 that a node answered in the study.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct WarmUp {
     permille: u64,
     operations: u64,
@@ -79,7 +79,7 @@ impl WarmUp {
 }
 
 /// All client machines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Clients {
     machines: Vec<Machine>,
     keys: RowKeys,

@@ -7,6 +7,7 @@ use disklab_units::Instant;
 use crate::engine::{Code, Queue};
 
 /// The disks of one machine.
+#[derive(Clone)]
 pub struct Disks {
     /// The disk model.
     pub host: Host,

@@ -43,7 +43,7 @@ const GOOD_FILL: std::ops::RangeInclusive<u64> = 2..=8;
 /// **Lesson:** a binary heap of all events took a third of a run. Most events lie a few microseconds to
 /// some milliseconds ahead, and a heap compares each of them ten times on its way in and out; terminals
 /// that think for seconds made it deeper still.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Queue<E> {
     buckets: Vec<Vec<u128>>,
     /// A bit for each bucket with events.
@@ -134,10 +134,20 @@ impl<E: Code> Queue<E> {
     /// Takes the next event and moves the clock to it.
     #[inline]
     pub fn pop(&mut self) -> Option<E> {
+        self.pop_before(u64::MAX)
+    }
+
+    /// The same, if it comes before a time.
+    #[inline]
+    pub fn pop_before(&mut self, until: u64) -> Option<E> {
         if self.current.is_empty() {
             self.turn()?;
         }
-        let key = self.current.pop()?;
+        let key = *self.current.last()?;
+        if time_of(key) >= until {
+            return None;
+        }
+        self.current.pop();
         self.events += 1;
         self.now = time_of(key);
         Some(E::decode(key as u32))
@@ -210,7 +220,7 @@ impl<E: Code> Queue<E> {
 }
 
 /// Things by number; numbers are used again, the last one freed first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Slab<T> {
     all: Vec<T>,
     free: Vec<u32>,

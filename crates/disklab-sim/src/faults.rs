@@ -23,6 +23,7 @@ pub struct Step {
 }
 
 /// What happened in a run with a timetable, since measuring began.
+#[derive(Clone)]
 pub struct Story {
     /// When that was.
     pub from: u64,

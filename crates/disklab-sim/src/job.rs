@@ -178,6 +178,9 @@ pub struct Follower {
     pub cell: u64,
     /// What differs in it are load, caching, read-ahead and what was before.
     pub database: DatabaseJob,
+    /// Whether it goes on from the end of the first one's warm-up, from which it differs in what breaks and when it ends.
+    #[serde(default)]
+    pub from_warm: bool,
 }
 
 /// How much of a cell is simulated.

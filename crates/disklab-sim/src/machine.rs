@@ -15,6 +15,7 @@ use crate::storage::{Reading, ReadingRules, Storage};
 const NO_PAGE_CACHE_PAGES: u64 = 16_384;
 
 /// A machine.
+#[derive(Clone)]
 pub struct Machine {
     /// Its vCPUs.
     pub cores: Servers,

@@ -79,6 +79,7 @@ pub trait Model: Sized {
 }
 
 /// The run of a model.
+#[derive(Clone)]
 pub struct Course<E> {
     /// What will happen.
     pub queue: Queue<Happening<E>>,
@@ -134,6 +135,11 @@ impl<E: Code> Course<E> {
         self.most_issued = self.operations.saturating_add(already);
     }
 
+    /// Ends the run at another time.
+    pub fn ends_at(&mut self, duration_ns: u64) {
+        self.duration_ns = duration_ns;
+    }
+
     /// Whether no operation begins any more.
     #[inline]
     pub fn has_all(&self) -> bool {
@@ -148,9 +154,19 @@ impl<E: Code> Course<E> {
 
 /// Runs a model to its end.
 pub fn run<M: Model>(model: &mut M) {
+    begin(model, 0);
+    end(model);
+}
+
+/// Runs a model from its beginning until a time, which is not its end.
+pub fn begin<M: Model>(model: &mut M, until: u64) {
     model.begin();
     schedule_ios(model, 0);
-    while let Some(event) = model.course().queue.pop() {
+    go_on(model, until);
+}
+
+fn go_on<M: Model>(model: &mut M, until: u64) {
+    while let Some(event) = model.course().queue.pop_before(until) {
         let course = model.course();
         let now = course.queue.now();
         if now >= course.duration_ns {
@@ -170,6 +186,11 @@ pub fn run<M: Model>(model: &mut M) {
             break;
         }
     }
+}
+
+/// Runs a model that has begun to its end.
+pub fn end<M: Model>(model: &mut M) {
+    go_on(model, u64::MAX);
     let course = model.course();
     let most = if course.on_time {
         course.duration_ns

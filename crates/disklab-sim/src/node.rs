@@ -7,6 +7,7 @@ use crate::permutation::Permutation;
 use crate::station::Slots;
 
 /// A node of the cluster.
+#[derive(Clone)]
 pub struct Node {
     /// vCPUs, network, disks and caches.
     pub machine: Machine,

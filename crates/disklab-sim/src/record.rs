@@ -16,7 +16,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// Latencies and counts of a run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Recorder {
     /// By kind of operation.
     latencies: Vec<Histogram<u64>>,

@@ -69,7 +69,7 @@ impl PendingIo {
 }
 
 /// I/Os under way, on all machines, and the machines whose disks may have decided something.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PendingIos {
     all: Slab<PendingIo>,
     noted: VecDeque<u16>,
@@ -187,6 +187,7 @@ struct Way {
 }
 
 /// Disks and caches of one node.
+#[derive(Clone)]
 pub struct Storage {
     number: u16,
     /// The disk model in virtual time.
@@ -429,8 +430,7 @@ impl Storage {
     pub fn drop_page_cache(&mut self) -> bool {
         let is_quiet = self.on_the_way.is_empty();
         if is_quiet {
-            let pages = self.layout.all_pages();
-            self.cache = self.cache.emptied(pages);
+            self.cache = self.cache.emptied(self.layout.all_pages());
         }
         is_quiet
     }
@@ -438,13 +438,12 @@ impl Storage {
     /// Empties the host caches of all volumes.
     pub fn drop_host_cache(&mut self) {
         let host = &mut self.disks.host;
-        let volumes: Vec<_> = host.volumes().map(|(id, _)| id).collect();
-        for volume in volumes {
+        for volume in host.volumes().map(|(id, _)| id).collect::<Vec<_>>() {
             host.drop_cache(volume);
         }
     }
 
-    /// Breaks the volume with the table, or mends it, as an event of a timetable does.
+    /// Breaks the volume with the table, or another one, or mends it, as an event of a timetable does.
     pub fn break_data(&mut self, now: u64, event: &Event, ios: &mut PendingIos) {
         ios.note(self.number);
         let fault = match event.what {
@@ -456,7 +455,8 @@ impl Storage {
             What::Credits => return self.disks.host.set_credits(Instant::from_nanos(now), 0),
             _ => Fault::Recover,
         };
-        self.disks.inject(now, self.data, &fault);
+        self.disks
+            .inject(now, event.volume.map_or(self.data, VolumeId), &fault);
     }
 
     /// The runs of so many pages from one on that the page cache does not have.

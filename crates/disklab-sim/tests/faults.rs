@@ -645,3 +645,35 @@ fn streams_whose_threads_share_a_core_are_bound_by_it() {
     database.cluster.cores = 1;
     comes_back(&job, 12.5, "node CPU");
 }
+
+/// What a job's report says, but for its number and what it says of the machine.
+fn told(mut report: Report) -> serde_json::Value {
+    (report.cell, report.wall_s) = (0, 0.0);
+    serde_json::to_value(report).expect("it is JSON")
+}
+
+#[test]
+fn cells_that_go_on_from_one_warm_up_answer_as_they_do_alone() {
+    let jobs = [(What::Lose, 10), (What::Stall, 6), (What::Slow, 8)].map(|(what, seconds)| {
+        let mut job = job(3, 3, seconds);
+        database(&mut job).workload.warm_up_ns = SECOND;
+        faults(&mut job).events = vec![at(1, what)];
+        job
+    });
+    let mut together = jobs[0].clone();
+    together.then = [1, 2]
+        .map(|cell| Follower {
+            cell,
+            database: database(&mut jobs[cell as usize].clone()).clone(),
+            from_warm: true,
+        })
+        .to_vec();
+    let reports = disklab_sim::simulate_all(&together).expect("they are alike");
+    assert_eq!(reports.len(), 3);
+    for (job, report) in jobs.iter().zip(reports) {
+        assert_eq!(told(report), told(simulate(job).expect("it is valid")));
+    }
+    together.then[1].database.dataset.rows -= 1;
+    let refusal = disklab_sim::simulate_all(&together).expect_err("other rows");
+    assert!(refusal.to_string().contains("then.from_warm"), "{refusal}");
+}

@@ -406,6 +406,7 @@ fn two_passes(fidelity: Fidelity, page_cache: CacheState) -> Vec<Report> {
     job.then.push(disklab_sim::job::Follower {
         cell: 9,
         database: second,
+        from_warm: false,
     });
     disklab_sim::simulate_all(&job).expect("the job is valid")
 }
@@ -464,6 +465,7 @@ fn cells_that_follow_have_the_same_cluster() {
     job.then.push(disklab_sim::job::Follower {
         cell: 1,
         database: other,
+        from_warm: false,
     });
     let refusal = disklab_sim::simulate_all(&job).expect_err("other rows");
     assert!(refusal.to_string().contains("follow"), "{refusal}");

@@ -103,6 +103,8 @@ class Breaking:
     replaces: bool = True
     """Whether what failures cost in a year is known: how long an empty node that takes a lost one's
     place needs."""
+    more_copies: int = 1
+    """How many copies more make one that the database can have."""
 
 
 @dataclass(frozen=True)
@@ -537,6 +539,8 @@ class Step:
     node: int
     what: str
     host: int | None
+    volume: int | None = None
+    """Which of the host's, where it is not that of the data."""
 
     def job(self) -> dict[str, Any]:
         """Return it as the simulator takes it."""
@@ -548,6 +552,8 @@ class Step:
         }
         if self.host is not None:
             job["host"] = self.host
+        if self.volume is not None:
+            job["volume"] = self.volume
         if event.times is not None:
             job["slow_permille"] = round(event.times * 1000)
         if event.ends:
@@ -598,5 +604,10 @@ def steps_of(events: Sequence[TimedEvent], cluster: Cluster | None) -> list[Step
         # What happens to a way between two happens once.
         nodes = nodes_of(event, cluster)[: 1 if event.ends else None]
         host = next(hosts) if event.kind in MOVING else None
-        found += [Step(event, int(node.removeprefix("n")) - 1, what, host) for node in nodes]
+        volume = None
+        if event.volume is not None and cluster is not None:
+            devices = [name for name in cluster.volumes if cluster.device_of(name) == name]
+            volume = devices.index(cluster.device_of(event.volume))
+        numbers = [int(node.removeprefix("n")) - 1 for node in nodes]
+        found += [Step(event, number, what, host, volume) for number in numbers]
     return found

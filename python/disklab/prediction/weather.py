@@ -179,11 +179,14 @@ class Kind:
     """Of slow volumes."""
     first: bool = False
     """Whether the first node is among them: the primary, where a database has one."""
+    of_log: bool = False
+    """Whether it is the volume with the log alone, and not that with the data."""
 
     @property
     def code(self) -> int:
         """A number of its own."""
-        return (WHATS.index(self.what) * 2 + self.first) * len(State) + self.depth
+        what = self.of_log * len(WHATS) + WHATS.index(self.what)
+        return (what * 2 + self.first) * len(State) + self.depth
 
 
 WELL = Kind("well")
@@ -197,8 +200,9 @@ NAMES: dict[State, What] = {
 def kind_of(code: int) -> Kind:
     """Return the kind with this number."""
     rest, depth = divmod(code, len(State))
-    what, first = divmod(rest, 2)
-    return Kind(WHATS[what], State(depth), bool(first))
+    rest, first = divmod(rest, 2)
+    of_log, what = divmod(rest, len(WHATS))
+    return Kind(WHATS[what], State(depth), bool(first), bool(of_log))
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ class Year:
 
     def minutes_a_day(self, kinds: Iterable[Kind]) -> list[int]:
         """Return how many minutes of each of 365 days have one of these kinds."""
-        table = np.zeros(2 * len(WHATS) * len(State), dtype=np.int64)
+        table = np.zeros(4 * len(WHATS) * len(State), dtype=np.int64)
         table[[kind.code for kind in kinds]] = 1
         days = table[self.codes[: DAYS * MINUTES_PER_DAY]].reshape(DAYS, MINUTES_PER_DAY)
         return [int(count) for count in days.sum(axis=1)]
@@ -228,6 +232,17 @@ Spell = tuple[int, State, NDArray[np.int64], NDArray[np.int64]]
 def drawn_year(fleet: Fleet, sharing: Sharing, seed: int) -> Year:
     """Return a year of a fleet's volumes; the same seed draws the same year."""
     return Year(_kinds(drawn_states(fleet, sharing, seed)))
+
+
+def with_logs(year: Year, logs: Year) -> Year:
+    """Return a year with the weather of the logs' own volumes, where those with the data are well.
+
+    **Divergence:** what both have at once is that of the data.
+    """
+    codes = year.codes.copy()
+    free = (codes == WELL.code) & (logs.codes != WELL.code)
+    codes[free] = logs.codes[free] + Kind("well", of_log=True).code
+    return Year(codes)
 
 
 def with_absences(year: Year, fleet: Fleet, absences: Sequence[Absence], seed: int) -> Year:

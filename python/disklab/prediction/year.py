@@ -3,11 +3,12 @@
 A kind's minutes all have the p99 of its simulation, which is held against the promise. How many
 minutes a kind has is drawn (`weather`).
 
-**Divergence:** the weather is that of the volume with the data; the log's own volume is well.
+A log on its own volume has that volume's weather.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,7 @@ from disklab.prediction.weather import (
     drawn_year,
     slow_copies_ratio,
     with_absences,
+    with_logs,
 )
 from disklab.results import Yearly
 from disklab.results.required import SUSTAINED
@@ -51,6 +53,8 @@ Job = dict[str, Any]
 
 YEARS = 12
 """Drawn for each share of zones."""
+LOGS = 1_000_000
+"""Between the seeds of a year's volumes with data and those of its logs."""
 FIRST_S, MOST_S, STALLED_S = 1.0, 20.0, 7.0
 """What is simulated of a quiet hour to see its rate, of any weather at most, and of what serves
 nothing: until reads have timed out, after 5 s as Cassandra ships."""
@@ -82,15 +86,15 @@ def stated_failures(weather: Weather, spec: ClusterTrial) -> Failures:
     )
 
 
-def weather_of_trial(spec: ClusterTrial, catalog: Catalog) -> Weather:
-    """Return the weather of the disks that a trial's data lie on."""
-    volume = spec.cluster.volumes[spec.cluster.device_of("data")]
+def weather_of_trial(spec: ClusterTrial, catalog: Catalog, name: str = "data") -> Weather:
+    """Return the weather of the disks of one of a trial's volumes."""
+    volume = spec.cluster.volumes[spec.cluster.device_of(name)]
     return weather_of_disks(catalog, volume.disks, spec.cluster.vm.partition("/")[0])
 
 
 NO_YEAR = (
-    "the simulator can fail nodes of Cassandra, PostgreSQL, MariaDB and MySQL under a given "
-    "load, but no devices"
+    "the simulator can fail nodes of Cassandra, PostgreSQL, MariaDB, MySQL, etcd and YugabyteDB "
+    "under a given load, but no devices"
 )
 
 
@@ -104,6 +108,8 @@ class Case:
     weather: Weather
     costs: Yearly | None
     """What a lost node takes, where the simulator knows that."""
+    log_weather: Weather | None = None
+    """Of the log's own volume; None: it has none."""
 
     @property
     def fleet(self) -> Fleet:
@@ -111,10 +117,21 @@ class Case:
         cluster = self.spec.cluster
         return Fleet(cluster.nodes, cluster.zones, self.weather, self._disks())
 
-    def _disks(self) -> int:
+    @property
+    def logs(self) -> Fleet | None:
+        """The logs' own volumes; a VM that is frozen is counted with those of the data."""
+        if self.log_weather is None:
+            return None
+        weather = self.log_weather.with_value(pauses_per_year=0.0)
+        return replace(self.fleet, weather=weather, disks=self._disks(of_log=True))
+
+    def _volume(self, *, of_log: bool = False) -> Job:
         cluster = database_part(self.job)["cluster"]
-        named = {volume["name"]: volume for volume in cluster["host"]["volumes"]}
-        return len(named[cluster["data_volume"]]["disks"])
+        name = cluster["commitlog_volume" if of_log else "data_volume"]
+        return next(volume for volume in cluster["host"]["volumes"] if volume["name"] == name)
+
+    def _disks(self, *, of_log: bool = False) -> int:
+        return len(self._volume(of_log=of_log)["disks"])
 
     @property
     def failures(self) -> Failures:
@@ -162,25 +179,31 @@ class Case:
         part = database_part(self.job)
         if kind.what == "stalled":
             window_s = max(window_s, STALLED_S)
-        stop = {"operations": None, "duration_ns": round((window_s + SETTLED_S) * NS_PER_S)}
-        course = {"stop": stop, "warm_up_ns": round(SETTLED_S * NS_PER_S)}
+        duration_ns = round((window_s + SETTLED_S) * NS_PER_S)
+        course: Job = {"warm_up_ns": round(SETTLED_S * NS_PER_S)}
+        # Terminals and threads of sysbench stop after a time alone.
+        if "stop" in part["workload"]:
+            course["stop"] = {"operations": None, "duration_ns": duration_ns}
+        else:
+            course["duration_ns"] = duration_ns
         waits = delays if kind.what == "stalled" else known
         faults = self.breaking.job(events, self.spec.database, waits, self.spec.cluster, ())
         return with_part(self.job, {"workload": part["workload"] | course, "faults": faults})
 
     def _events(self, kind: Kind) -> Iterator[Job]:
         nodes = self._nodes(kind)
+        volume = {"volume": self._volume(of_log=True)["name"]} if kind.of_log else {}
         if kind.what == "rebuild":
             yield {"at": "0s", "lose": nodes[0]}
             yield {"at": f"{AT_ONCE_S}s", "replace": nodes[0]}
             return
         for node in nodes:
             if kind.what == "stalled":
-                yield {"at": "0s", "stall": node}
+                yield {"at": "0s", "stall": node, **volume}
             elif kind.what == "lost":
                 yield {"at": "0s", "lose": node}
             else:
-                yield {"at": "0s", "slow": node, "times": self.times(kind.depth)}
+                yield {"at": "0s", "slow": node, "times": self.times(kind), **volume}
 
     def _nodes(self, kind: Kind) -> list[str]:
         cluster = self.spec.cluster
@@ -193,19 +216,15 @@ class Case:
         first = 0 if kind.first or len(names) == 1 else 1
         return names[first : first + (2 if kind.what == "two" else 1)] or names[-1:]
 
-    def times(self, depth: State) -> float:
-        """Return how many times as long I/Os take in a slow event of a depth."""
-        if depth == State.BLOCKED:
-            part = database_part(self.job)["cluster"]
-            (volume,) = (
-                volume
-                for volume in part["host"]["volumes"]
-                if volume["name"] == part["data_volume"]
-            )
-            write = Distribution.model_validate(volume["disks"][0]["latency"]["write"])
+    def times(self, kind: Kind) -> float:
+        """Return how many times as long I/Os take in a slow event of a kind."""
+        weather = self.log_weather if kind.of_log and self.log_weather is not None else self.weather
+        if kind.depth == State.BLOCKED:
+            disk = self._volume(of_log=kind.of_log)["disks"][0]
+            write = Distribution.model_validate(disk["latency"]["write"])
             usual_ms = float(quantile_ns(write, 500_000)) / 1e6
-            return round(min(max(self.weather["blocked_ms"] / usual_ms, 2.0), MOST_TIMES), 3)
-        (level,) = (each.level for each in depths_of(self.weather) if each.state == depth)
+            return round(min(max(weather["blocked_ms"] / usual_ms, 2.0), MOST_TIMES), 3)
+        (level,) = (each.level for each in depths_of(weather) if each.state == kind.depth)
         return round(1 / level, 3)
 
 
@@ -218,8 +237,15 @@ def case_of(trial: Trial, job: Job, catalog: Catalog, costs: Yearly | None) -> C
     has_load = not job.get("then") and spec.variable is None
     if spec.cluster is None or breaking is None or not has_load or not database_part(job):
         return None
-    weather = weather_of_trial(spec, catalog)
-    return Case(spec, job, breaking, weather, costs)
+    log = database_part(job)["cluster"].get("commitlog_volume")
+    return Case(
+        spec,
+        job,
+        breaking,
+        weather_of_trial(spec, catalog),
+        costs,
+        None if log is None else weather_of_trial(spec, catalog, log),
+    )
 
 
 Drawn = dict[Sharing, list[Year]]
@@ -235,13 +261,18 @@ class Draws:
 
     def of(self, case: Case, sharings: Sequence[Sharing] = SHARINGS) -> Drawn:
         """Return the years of a case's volumes."""
-        fleet = case.fleet
 
-        def year(sharing: Sharing, seed: int) -> Year:
+        def of_fleet(fleet: Fleet, sharing: Sharing, seed: int) -> Year:
             key = (*fleet.key, sharing, seed)
             if key not in self._known:
                 self._known[key] = drawn_year(fleet, sharing, seed)
             return self._known[key]
+
+        def year(sharing: Sharing, seed: int) -> Year:
+            drawn, logs = of_fleet(case.fleet, sharing, seed), case.logs
+            if logs is None:
+                return drawn
+            return with_logs(drawn, of_fleet(logs, sharing, seed + LOGS))
 
         seeds = range(self.seed, self.seed + self.years)
         return {sharing: [year(sharing, seed) for seed in seeds] for sharing in sharings}
@@ -336,7 +367,7 @@ def simulated(
             | {"seed": seed, "fidelity": "quick"}
             for number, (index, kind, window_s) in enumerate(places)
         ]
-        for answer in simulate_once(jobs, memory, workers=workers):
+        for answer in simulate_once(_from_warm(jobs), memory, workers=workers):
             index, kind, _ = places[answer["cell"]]
             yield index, kind, answer
 
@@ -355,6 +386,35 @@ def simulated(
     for index, kind, answer in answered(places):
         found[index][kind] = answer
     return found
+
+
+AT_ONCE = 8
+"""Kinds of weather that go on from one warm-up: fewer share less, more leave a core idle."""
+WARMED_UP = "database"
+"""Of a job: the database whose simulation can go on from one warm-up with several timetables."""
+
+
+def _from_warm(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Yield jobs, those that differ in weather and length alone as one that goes on with each."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        if WARMED_UP not in job:
+            yield job
+            continue
+        part = job[WARMED_UP]
+        like = part | {
+            "faults": part["faults"] | {"events": []},
+            "workload": part["workload"] | {"stop": None},
+        }
+        alike.setdefault(json.dumps(like, sort_keys=True), []).append(job)
+    for same in alike.values():
+        for at in range(0, len(same), AT_ONCE):
+            first, *others = same[at : at + AT_ONCE]
+            then = [
+                {"cell": job["cell"], WARMED_UP: job[WARMED_UP], "from_warm": True}
+                for job in others
+            ]
+            yield first | {"then": then}
 
 
 def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
@@ -463,11 +523,12 @@ def _outages(case: Case) -> Iterator[Outage]:
     for absence in case.absences():
         whole_s = (absence.away_min + absence.rebuild_min) * SECONDS
         yield Outage(absence.per_year, whole_s, absence.loses_data)
-    weather = case.weather
-    stall_s = weather["stall_s"] * (1 - weather["long_stall_ratio"])
-    stall_s += weather["long_stall_min"] * 60 * weather["long_stall_ratio"]
-    if weather["stalls_per_year"]:
-        yield Outage(weather["stalls_per_year"] * case.fleet.disks, stall_s, loses_data=False)
+    for fleet in filter(None, (case.fleet, case.logs)):
+        weather = fleet.weather
+        stall_s = weather["stall_s"] * (1 - weather["long_stall_ratio"])
+        stall_s += weather["long_stall_min"] * 60 * weather["long_stall_ratio"]
+        if weather["stalls_per_year"]:
+            yield Outage(weather["stalls_per_year"] * fleet.disks, stall_s, loses_data=False)
 
 
 NAMES = {
@@ -488,7 +549,8 @@ DEPTHS = {
 
 def in_words(kind: Kind) -> str:
     """Return a kind of weather in words."""
-    return NAMES[kind.what] + (f", {DEPTHS[kind.depth]}" if kind.depth in DEPTHS else "")
+    name = NAMES[kind.what].replace("volume", "log volume" if kind.of_log else "volume")
+    return name + (f", {DEPTHS[kind.depth]}" if kind.depth in DEPTHS else "")
 
 
 def _told(kind: Kind, minutes_per_month: float, verdict: Verdict) -> WeatherKind:

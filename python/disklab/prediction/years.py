@@ -96,13 +96,15 @@ def changed_trials(trial: Trial, catalog: Catalog) -> Iterator[tuple[str, Trial]
     spec = only(ClusterTrial, trial.spec)
     cluster, database = spec.cluster, spec.database
     breaking = breaking_of(trial)
-    more = database.model_copy(update={"replication_factor": spec.copies + 1})
-    copies: dict[str, object] = {"database": more}
-    if spec.copies == cluster.nodes:
+    more = 1 if breaking is None else breaking.more_copies
+    given = database.model_copy(update={"replication_factor": spec.copies + more})
+    copies: dict[str, object] = {"database": given}
+    if spec.copies + more > cluster.nodes:
         # Each server has all rows: a copy is a server.
-        copies["cluster"] = cluster.model_copy(update={"nodes": cluster.nodes + 1})
+        nodes = {"nodes": cluster.nodes + more}
+        copies["cluster"] = cluster.model_copy(update=nodes)
     if breaking is not None and (not breaking.replaces or "cluster" not in copies):
-        yield "one more copy", _with(trial, **copies)
+        yield "one more copy" if more == 1 else f"{more} more copies", _with(trial, **copies)
     if cluster.zones < cluster.nodes:
         zone = cluster.model_copy(update={"zones": cluster.zones + 1})
         yield "another zone", _with(trial, cluster=zone)

@@ -6,7 +6,7 @@ use disklab_units::random::Stream;
 use crate::job::{KeyStream, Keys};
 
 /// Draws the keys of one table's rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RowKeys {
     keys: Keys,
     /// Keys of the table, as [`RowKeys::count`] has it.

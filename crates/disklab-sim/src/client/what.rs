@@ -67,7 +67,7 @@ impl What {
 }
 
 /// How often each is drawn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shares {
     read_ppm: u32,
     /// None: reads and writes alone. Else the upper bound of each share, added up.

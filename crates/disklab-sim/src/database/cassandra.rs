@@ -92,6 +92,7 @@ struct Operation {
 }
 
 /// A cluster in virtual time.
+#[derive(Clone)]
 pub struct Cassandra {
     course: Course<Event>,
     rules: Rules,

@@ -12,10 +12,11 @@
 //!
 //! **Source:** etcd 3.4: `raftNode.start` (etcdserver/raft.go: the leader writes in parallel with its followers, a follower answers
 //! behind its sync, and since 3.4.21 a single member applies behind its own, too), wal.go, contention.go, backend.go; raft.go of its Raft.
-//! **Divergence:** an election is counted, and the same member leads on when its disk is back: who asks it waits as long. No member that was away
-//! catches up, and keys are never compacted.
+//! **Divergence:** without a timetable an election is counted, and the same member leads on when its disk is back. With one another member
+//! takes over ([`broken`]). No member that was away catches up by a snapshot, and keys are never compacted.
 
 mod backend;
+mod broken;
 mod checks;
 mod event;
 mod job;
@@ -34,6 +35,8 @@ use self::event::Event;
 pub use self::job::{EtcdJob, EtcdParameters, EtcdSettings};
 use self::member::Member;
 use crate::chance::work;
+use crate::database::outage::Outage;
+use crate::database::servers::Members;
 use crate::database::sessions::{Clients, Costs, Sessions};
 use crate::database::transactions::Script;
 use crate::disks::Disks;
@@ -46,8 +49,8 @@ use crate::simulate::{SqlParts, sql_report};
 use crate::storage::{PendingIo, Purpose};
 use crate::tail::Stretch;
 
-/// Who leads.
-const LEADER: usize = 0;
+/// Who leads at first.
+const FIRST: usize = 0;
 /// Bytes of a message between members beside the entries. **Source:** raftpb's Message with its frame.
 const MESSAGE_BYTES: u64 = 64;
 const HOUR_NS: f64 = 3.6e12;
@@ -71,6 +74,8 @@ struct Rules {
 
 /// What the leader's loop has to do beside the log.
 struct Lead {
+    /// Who it is.
+    who: usize,
     /// Up to where entries were sent.
     sent: u64,
     /// Reads that wait for the loop, and whether a majority has confirmed the leader to them.
@@ -120,6 +125,7 @@ pub struct Etcd {
     syncs: Spans,
     commits: Spans,
     times: Stream,
+    broken: Option<Box<Members>>,
 }
 
 impl Model for Etcd {
@@ -159,6 +165,7 @@ impl Model for Etcd {
             puts,
             members,
             lead: Lead {
+                who: FIRST,
                 sent: 0,
                 reads: VecDeque::new(),
                 beat: 0,
@@ -173,6 +180,7 @@ impl Model for Etcd {
             syncs: Spans::default(),
             commits: Spans::default(),
             times: Stream::new(setting.seed, "member cpu"),
+            broken: Members::new(job, work.warm_up_ns, setting.seed),
         })
     }
 
@@ -248,6 +256,8 @@ impl Model for Etcd {
     }
 
     fn report(&mut self, job: &EtcdJob, cell: u64) -> Report {
+        let now = self.course.recorder.measured_to();
+        let faults = self.broken.as_ref().map(|broken| broken.report(now));
         let hours = self.course.recorder.elapsed_ns() as f64 / HOUR_NS;
         let each_hour = |count: u64| (self.rules.quorum > 0).then(|| count as f64 / hours);
         let log = LogReport {
@@ -268,6 +278,7 @@ impl Model for Etcd {
         let (transactions, host) = (&job.workload.transactions, &job.cluster.host);
         Report {
             log: Some(log),
+            faults,
             ..sql_report(cell, transactions, host, parts)
         }
     }
@@ -288,7 +299,7 @@ impl Sessions for Etcd {
     fn planned(&mut self, now: u64, session: u32) {
         self.clients.spend(now, session, Stretch::Cpu);
         let home = self.home(session);
-        if home == LEADER {
+        if home == self.lead.who {
             return self.take(now, session);
         }
         let bytes = if self.puts_one(session) {
@@ -296,7 +307,7 @@ impl Sessions for Etcd {
         } else {
             0
         };
-        let at = self.travel(now, (home, LEADER), MESSAGE_BYTES + bytes);
+        let at = self.travel(now, (home, self.lead.who), MESSAGE_BYTES + bytes);
         self.course.queue.push(at, Event::Asked(session));
     }
 
@@ -307,12 +318,39 @@ impl Sessions for Etcd {
         (self.syncs, self.commits) = (Spans::default(), Spans::default());
         (self.lead.missed, self.lead.elections) = (0, 0);
     }
+
+    fn set_out_own(&mut self, session: u32) {
+        let count = self.sessions.len().max(session as usize + 1);
+        self.sessions.resize(count, Session::default());
+    }
+
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.broken.as_mut().map(|broken| &mut broken.outage)
+    }
+
+    fn look_at_faults(&mut self, now: u64) {
+        self.take_faults(now);
+    }
+
+    fn is_degraded(&self) -> bool {
+        let broken = self.broken.as_ref();
+        broken.is_some_and(|broken| broken.is_degraded())
+    }
 }
 
 impl Etcd {
-    /// The member that a session is connected to.
+    /// The member that a session is connected to; the next one, where that is lost.
     fn home(&self, session: u32) -> usize {
-        session as usize % self.members.len()
+        let count = self.members.len();
+        let first = self.clients.first_of(session) as usize;
+        let mut members = (first..first + count).map(|number| number % count);
+        members.find(|&member| self.has(member)).unwrap_or(0)
+    }
+
+    /// The members that follow.
+    fn followers(&self) -> impl Iterator<Item = usize> + use<> {
+        let who = self.lead.who;
+        (0..self.members.len()).filter(move |&member| member != who)
     }
 
     /// Whether the request of a session is a put.
@@ -334,33 +372,38 @@ impl Etcd {
         if !self.puts_one(session) {
             return self.read(now, session, false);
         }
+        if !self.has(self.lead.who) {
+            return;
+        }
         let home = self.home(session);
-        let log = &mut self.members[LEADER].log;
+        let log = &mut self.members[self.lead.who].log;
         log.end += self.rules.entry_bytes;
         log.wait(session);
         self.sessions[session as usize].position = log.end;
         self.members[home].waiting.push_back(session);
-        self.save(now, LEADER);
+        self.save(now, self.lead.who);
     }
 
     /// A read wants the leader's loop; `confirmed`: a majority has said that it still leads.
     fn read(&mut self, now: u64, session: u32, confirmed: bool) {
-        if !self.members[LEADER].log.is_idle() {
+        let who = self.lead.who;
+        if !self.members[who].log.is_idle() {
             return self.lead.reads.push_back((session, confirmed));
         }
         if confirmed || self.rules.quorum == 0 {
             let home = self.home(session);
-            let at = if home == LEADER {
+            let at = if home == who {
                 now
             } else {
-                self.travel(now, (LEADER, home), MESSAGE_BYTES)
+                self.travel(now, (who, home), MESSAGE_BYTES)
             };
             return self.course.queue.push(at, Event::Ready(session));
         }
-        let mut answers: Vec<u64> = (1..self.members.len())
+        let mut answers: Vec<u64> = self
+            .followers()
             .map(|follower| {
-                let there = self.travel(now, (LEADER, follower), MESSAGE_BYTES);
-                there + self.clients.paths.delay(follower, LEADER)
+                let there = self.travel(now, (who, follower), MESSAGE_BYTES);
+                there + self.clients.paths.delay(follower, who)
             })
             .collect();
         answers.sort_unstable();
@@ -376,13 +419,13 @@ impl Etcd {
         }
         let end = log.end;
         log.write(now, true, &mut machine.storage, &mut self.course.ios);
-        if index != LEADER {
+        if index != self.lead.who {
             return;
         }
         let bytes = MESSAGE_BYTES + end - std::mem::replace(&mut self.lead.sent, end);
         self.speaks(now);
-        for follower in 1..self.members.len() {
-            let at = self.travel(now, (LEADER, follower), bytes);
+        for follower in self.followers() {
+            let at = self.travel(now, (index, follower), bytes);
             let at = self.members[follower].entries_coming.send(at, end);
             let event = Event::Received(follower as u32);
             self.course.queue.push(at, event);
@@ -390,9 +433,13 @@ impl Etcd {
     }
 
     fn received(&mut self, now: u64, index: usize) {
+        let is_there = self.has(index);
         let member = &mut self.members[index];
-        member.log.end = member.entries_coming.take();
-        self.save(now, index);
+        let end = member.entries_coming.take();
+        if is_there {
+            member.log.end = end;
+            self.save(now, index);
+        }
     }
 
     /// A sync of a member's log is done, which began then and ended the wait of some.
@@ -401,7 +448,8 @@ impl Etcd {
         for &session in done {
             self.waited_for_log(now, session, began);
         }
-        if index == LEADER {
+        let who = self.lead.who;
+        if index == who {
             if std::mem::take(&mut self.lead.owes_beat) {
                 self.beat(now);
             }
@@ -411,7 +459,7 @@ impl Etcd {
             }
         } else {
             let synced = self.members[index].log.synced();
-            let at = self.travel(now, (index, LEADER), MESSAGE_BYTES);
+            let at = self.travel(now, (index, who), MESSAGE_BYTES);
             let at = self.members[index].answers.send(at, synced);
             self.course.queue.push(at, Event::Acked(index as u32));
             self.apply(now, index, Stretch::Network);
@@ -420,29 +468,38 @@ impl Etcd {
     }
 
     fn acked(&mut self, now: u64, index: usize) {
+        let is_there = self.has(index);
         let member = &mut self.members[index];
-        member.confirmed = member.answers.take();
-        if self.members[LEADER].log.is_idle() {
+        let confirmed = member.answers.take();
+        if is_there {
+            member.confirmed = confirmed;
+        }
+        if self.members[self.lead.who].log.is_idle() {
             self.settle(now);
         }
     }
 
     /// The leader looks what a majority has, applies it and tells the others.
     fn settle(&mut self, now: u64) {
-        let mut confirmed: Vec<u64> = self.members[1..].iter().map(|m| m.confirmed).collect();
+        let who = self.lead.who;
+        if !self.has(who) {
+            return;
+        }
+        let followers = self.followers();
+        let mut confirmed: Vec<u64> = followers.map(|one| self.members[one].confirmed).collect();
         confirmed.sort_unstable_by(|a, b| b.cmp(a));
-        let own = self.members[LEADER].log.synced();
+        let own = self.members[who].log.synced();
         let committed = match self.rules.quorum {
             0 => own,
             quorum => own.min(confirmed[quorum - 1]),
         };
-        if committed <= self.members[LEADER].committed {
+        if committed <= self.members[who].committed {
             return;
         }
-        self.members[LEADER].committed = committed;
-        self.apply(now, LEADER, Stretch::Network);
-        for follower in 1..self.members.len() {
-            let at = self.travel(now, (LEADER, follower), MESSAGE_BYTES);
+        self.members[who].committed = committed;
+        self.apply(now, who, Stretch::Network);
+        for follower in self.followers() {
+            let at = self.travel(now, (who, follower), MESSAGE_BYTES);
             let at = self.members[follower].commits_coming.send(at, committed);
             self.course.queue.push(at, Event::Learned(follower as u32));
         }
@@ -491,7 +548,7 @@ impl Etcd {
     /// A put waited for other members: for the way there and back, else for the syncs of their logs.
     fn waited_for_others(&mut self, now: u64, session: u32) {
         if self.rules.quorum > 0 {
-            let ways = 2 * self.clients.paths.mean_delay(LEADER, LEADER + 1);
+            let ways = 2 * self.clients.paths.mean_delay(FIRST, FIRST + 1);
             let mark = self.clients.mark(session);
             let there = now.min(mark + ways);
             self.clients.spend(there, session, Stretch::Network);
@@ -542,11 +599,11 @@ impl Etcd {
     fn heartbeat(&mut self, now: u64) {
         let at = now + self.rules.settings.heartbeat_ns;
         self.course.queue.push(at, Event::Heartbeat);
-        if self.members[LEADER].log.is_idle() {
-            self.beat(now);
-        } else {
+        if !self.has(self.lead.who) || !self.members[self.lead.who].log.is_idle() {
             self.lead.owes_beat = true;
+            return self.elect(now);
         }
+        self.beat(now);
     }
 
     /// The leader sends heartbeats, late or not.

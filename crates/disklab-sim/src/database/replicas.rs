@@ -39,7 +39,7 @@ impl Answers {
 /// **Source:** `DynamicEndpointSnitch` of 3.11 to 5.0: medians of whole milliseconds, over the largest of them and one;
 /// `sortedByProximityWithBadness`. **Divergence:** all answers count, where the real one keeps a sample of a hundred;
 /// nothing is forgotten after ten minutes at once (`dynamic_snitch_reset_interval_in_ms`), and nobody sets a severity.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Snitch {
     nodes: usize,
     badness_permille: u64,
@@ -137,7 +137,7 @@ struct Reads {
 /// `speculative_retry`: a read that takes longer than a percentile of its coordinator's reads asks one replica more.
 ///
 /// **Source:** `AbstractReadExecutor.SpeculatingReadExecutor`. **Divergence:** old reads are not forgotten.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Speculation {
     percentile: u64,
     every: u64,

@@ -4,6 +4,8 @@
 //! process has started and its data are as its log says; one that was restarted in order has written all of it before.
 
 use super::outage::Outage;
+use crate::faults::FaultReport;
+use crate::job::ServerJob;
 use crate::job::faults::{Event, What};
 
 /// What a server does; `W`: what it comes back by.
@@ -84,7 +86,7 @@ impl Outage {
     /// Lets something happen to a server.
     pub fn take<W>(&mut self, now: u64, event: &Event, life: &mut Life<W>) -> Turn {
         let what = event.what;
-        let returns = matches!(what, What::Start | What::Restart);
+        let returns = matches!(what, What::Start | What::Restart | What::Replace);
         let step = self.step(now, what, event.node as usize, (!returns).then_some(now));
         if returns {
             life.step = step;
@@ -103,7 +105,7 @@ impl Outage {
                 (life.phase, life.lost_memory) = (Phase::Stopping, true);
                 Turn::Stops
             }
-            What::Start => {
+            What::Start | What::Replace => {
                 life.phase = Phase::Starting(now + self.job.start_ns);
                 Turn::Starts
             }
@@ -115,5 +117,64 @@ impl Outage {
     pub fn back<W>(&mut self, now: u64, life: &mut Life<W>) {
         (life.phase, life.crashed, life.lost_memory) = (Phase::Up, false, false);
         self.story.end(life.step, now);
+    }
+}
+
+/// Servers that have each other's data, and which of them are there.
+///
+/// **Divergence:** one that comes back has what the others have as soon as its process answers.
+pub struct Members {
+    pub outage: Outage,
+    lives: Vec<Life<()>>,
+}
+
+impl Members {
+    /// Those of a job, which are well; `from`: when measuring begins. None: nothing breaks.
+    pub fn new<S, P, T, W>(
+        job: &ServerJob<S, P, T, W>,
+        from: u64,
+        seed: u64,
+    ) -> Option<Box<Members>> {
+        let faults = job.faults.as_ref()?;
+        Some(Box::new(Members {
+            outage: Outage::new(faults, &job.cluster.host, from, seed),
+            lives: (0..job.cluster.nodes).map(|_| Life::default()).collect(),
+        }))
+    }
+
+    /// Whether a member is there.
+    #[inline]
+    pub fn has(&self, member: usize) -> bool {
+        self.lives[member].is_up()
+    }
+
+    /// Whether some member is away.
+    pub fn is_degraded(&self) -> bool {
+        !self.lives.iter().all(Life::is_up)
+    }
+
+    /// Lets something happen to a member.
+    pub fn take(&mut self, now: u64, event: &Event) -> Turn {
+        let life = &mut self.lives[event.node as usize];
+        let turn = self.outage.take(now, event, life);
+        if matches!(turn, Turn::Stops) {
+            life.phase = Phase::Starting(now + self.outage.job.start_ns);
+        }
+        turn
+    }
+
+    /// Those whose processes have started are there again.
+    pub fn bring_back(&mut self, now: u64) {
+        for life in &mut self.lives {
+            if matches!(life.phase, Phase::Starting(at) if at <= now) {
+                self.outage.back(now, life);
+            }
+        }
+    }
+
+    /// What the faults did.
+    pub fn report(&self, now: u64) -> FaultReport {
+        let start_ns = self.outage.job.start_ns;
+        self.outage.story.report(now, |_| start_ns)
     }
 }

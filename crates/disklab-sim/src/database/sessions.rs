@@ -70,6 +70,8 @@ pub struct Seat {
     standing: Standing,
     /// How many transactions it has had.
     serial: u32,
+    /// The session whose place it has: the first of those that had it.
+    first: u32,
     /// When the transaction wanted a connection, or was due.
     started: u64,
     /// When the statement left the client.
@@ -77,6 +79,15 @@ pub struct Seat {
     /// Where its time went, up to `mark`.
     split: Split,
     mark: u64,
+}
+
+impl Seat {
+    fn of(first: u32) -> Seat {
+        Seat {
+            first,
+            ..Seat::default()
+        }
+    }
 }
 
 /// Who sends transactions.
@@ -179,7 +190,7 @@ impl Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
             connections: Slots::new(setup.connections.unwrap_or(u32::MAX)),
             shares_connections: setup.connections.is_some(),
-            seats: vec![Seat::default(); sessions as usize],
+            seats: (0..sessions).map(Seat::of).collect(),
             idle: Vec::new(),
             unsent: VecDeque::new(),
             next_offer: 0,
@@ -210,6 +221,16 @@ impl Clients {
     pub fn is_over(&self, session: u32) -> bool {
         let standing = self.seats[session as usize].standing;
         matches!(standing, Standing::Dead | Standing::Lost)
+    }
+
+    /// The first session that had the place of one.
+    pub fn first_of(&self, session: u32) -> u32 {
+        self.seats[session as usize].first
+    }
+
+    /// Whether a session waits for an answer that it may get.
+    pub fn is_busy(&self, session: u32) -> bool {
+        self.seats[session as usize].standing == Standing::Busy
     }
 
     /// Up to when a session's time is counted.
@@ -286,7 +307,7 @@ impl Clients {
     fn replace(&mut self, session: u32) -> u32 {
         self.seats.push(Seat {
             kind: self.seats[session as usize].kind,
-            ..Seat::default()
+            ..Seat::of(self.first_of(session))
         });
         self.seats.len() as u32 - 1
     }

@@ -12,6 +12,7 @@
 //! **Source:** docs.yugabyte.com, architecture (DocDB, transactional I/O path) and the flags of
 //! yb-tserver 2.18. **Divergence:** no leader moves, no conflict of transactions, no garbage.
 
+mod broken;
 mod checks;
 mod event;
 pub mod job;
@@ -23,6 +24,8 @@ use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 
 pub use self::checks::check;
+use crate::database::outage::Outage;
+use crate::database::servers::Members;
 use crate::database::sessions::{Clients, Costs, Sessions, Setup};
 use crate::database::yugabytedb::event::Event;
 use crate::database::yugabytedb::plan::Access;
@@ -102,6 +105,7 @@ pub struct Yugabytedb {
     sessions: Vec<Session>,
     requests: Slab<Request>,
     rows: Stream,
+    members: Option<Box<Members>>,
 }
 
 impl Model for Yugabytedb {
@@ -159,6 +163,7 @@ impl Model for Yugabytedb {
             clients,
             requests: Slab::default(),
             rows: Stream::new(seed, "rows"),
+            members: Members::new(job, work.warm_up_ns, seed),
             plan,
             rules,
         })
@@ -226,6 +231,8 @@ impl Model for Yugabytedb {
         if self.course.recorder.grew() {
             report.error_note = Some(GROWS_NOTE.to_owned());
         }
+        let now = self.course.recorder.measured_to();
+        report.faults = self.members.as_ref().map(|members| members.report(now));
         report
     }
 }
@@ -290,12 +297,30 @@ impl Sessions for Yugabytedb {
             server.block_counts = (0, 0);
         }
     }
+
+    fn set_out_own(&mut self, session: u32) {
+        let count = self.sessions.len().max(session as usize + 1);
+        self.sessions.resize(count, Session::default());
+    }
+
+    fn outage(&mut self) -> Option<&mut Outage> {
+        self.members.as_mut().map(|members| &mut members.outage)
+    }
+
+    fn look_at_faults(&mut self, now: u64) {
+        self.take_faults(now);
+    }
+
+    fn is_degraded(&self) -> bool {
+        let members = self.members.as_ref();
+        members.is_some_and(|members| members.is_degraded())
+    }
 }
 
 impl Yugabytedb {
-    /// The node that a session is connected to.
+    /// The node that a session is connected to; the next one, where that is lost.
     fn node_of(&self, session: u32) -> usize {
-        session as usize % self.servers.len()
+        self.next_there(self.clients.first_of(session) as usize)
     }
 
     /// A node works for so long, on average, in nanoseconds; returns when it is done.
@@ -452,6 +477,10 @@ impl Yugabytedb {
         let bytes = MESSAGE_BYTES + access.written_bytes;
         let nodes = self.servers.len() as u16;
         for distance in 1..replicas {
+            if !self.has(usize::from((request.node + distance) % nodes)) {
+                self.let_go(number);
+                continue;
+            }
             let follower = self.requests.add(Request {
                 node: (request.node + distance) % nodes,
                 leader: Some(number),

@@ -71,7 +71,7 @@ pub fn in_order(events: &[Event]) -> Vec<Event> {
     events
 }
 
-/// What breaks when under PostgreSQL or MariaDB, and the times that servers and clients take without a disk.
+/// What breaks when under a database whose servers are not Cassandra's, and the times that servers and clients take without a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqlFaults {
@@ -96,10 +96,13 @@ pub struct SqlFaults {
     /// How often a standby looks for a primary that it has lost (`wal_retrieve_retry_interval`).
     pub follow_ns: u64,
     /// CPU of replaying a record of the log.
+    #[serde(default)]
     pub replay_record_cpu_ns: u64,
     /// CPU of reading a byte of the log, in picoseconds.
+    #[serde(default)]
     pub replay_byte_cpu_ps: u64,
     /// Reads of pages that a replay has under way (`maintenance_io_concurrency`).
+    #[serde(default = "super::one")]
     pub replay_depth: u32,
     /// From the word to a standby that it is the primary until it takes changes, when it has replayed all.
     #[serde(default)]
@@ -134,6 +137,9 @@ pub struct Event {
     /// How long I/Os of a slow volume take, in thousandths of their service time; None: ten times as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_permille: Option<u32>,
+    /// Which of the host's volumes is slow, stalls or is mended, from zero; None: that with the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<u32>,
 }
 
 /// Longest time of a slow volume's I/Os, in thousandths: a thousand times as long.
@@ -225,6 +231,11 @@ impl What {
     /// Whether it needs another host.
     pub fn needs_host(self) -> bool {
         matches!(self, What::Migrate | What::Move | What::Add)
+    }
+
+    /// Whether it concerns a disk alone.
+    pub fn is_of_a_disk(self) -> bool {
+        matches!(self, What::Slow | What::Stall | What::Mend | What::Credits)
     }
 
     /// Whether it concerns a link.

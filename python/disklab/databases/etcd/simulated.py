@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from disklab.catalog import Catalog
@@ -16,6 +17,7 @@ from disklab.databases.simulating import (
     CLIENT_TIMEOUT_S,
     JOURNAL_WRITES,
     MOST_RETRY_S,
+    NS_PER_S,
     REHEARSE,
     Delays,
     Job,
@@ -30,6 +32,7 @@ from disklab.errors import Problem
 from disklab.results import RuleFinding
 from disklab.spec import ClusterTrial
 from disklab.spec.model import Database, Dataset
+from disklab.spec.timetable import DISK_KINDS
 
 MOST_MEMBERS = 7
 """**Source:** etcd's FAQ, "What is maximum cluster size?"."""
@@ -37,6 +40,9 @@ MOST_MEMBERS = 7
 BATCH_PUTS = 10_000
 """**Source:** mvcc/backend/backend.go of 3.4, defaultBatchLimit."""
 
+SIMULATED_EVENTS = ("kill", "lose", "start", "restart", "replace", *DISK_KINDS)
+
+LESS_LOG = "a lower --snapshot-count leaves less log to read"
 READ = (
     "heartbeat-interval",
     "election-timeout",
@@ -49,10 +55,9 @@ READ = (
 
 def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
     nodes = spec.cluster.nodes
-    if spec.events:
-        what = ", ".join(sorted({event.kind for event in spec.events}))
-        rule = "events of a timetable are not simulated for etcd"
-        yield Problem(f"{place}: events", what, rule, REHEARSE)
+    if unknown := sorted({event.kind for event in spec.events} - {*SIMULATED_EVENTS}):
+        rule = f"of a timetable {', '.join(SIMULATED_EVENTS)} are simulated for etcd"
+        yield Problem(f"{place}: events", ", ".join(unknown), rule, REHEARSE)
     if spec.procedure.searches:
         rule = "the search for a rate simulates Cassandra so far"
         yield Problem(f"{place}: procedure", spec.procedure.kind, rule, REHEARSE)
@@ -128,8 +133,13 @@ def _keys(dataset: Dataset) -> Job:
     }
 
 
-def _no_faults(_database: Database, _delays: Delays) -> Job:
-    return {}
+def _own_faults(database: Database, delays: Delays) -> Job:
+    """Return how long a request waits for a commit: 5 s, and as long as two elections.
+
+    **Source:** `ReqTimeout` of etcdserver/config.go of 3.4.
+    """
+    elections_ns = 2 * _ns("election-timeout", database.settings, USUAL_MS["election-timeout"])
+    return {"timeout_ns": round(delays.ring_s * NS_PER_S) + elections_ns}
 
 
 def rules(answer: Job) -> Iterator[RuleFinding]:
@@ -154,10 +164,10 @@ DELAYS = Delays(
     start_s=0.3,
     join_s=0.0,
     notice_s=CLIENT_TIMEOUT_S,
-    ring_s=MOST_RETRY_S,
+    ring_s=5.0,
     gossip_s=MOST_RETRY_S,
 )
-JOBS = ServerJobs(loaded, _no_faults, DELAYS)
+JOBS = ServerJobs(loaded, _own_faults, DELAYS)
 
 SIMULATED = Simulated(
     "etcd",
@@ -166,5 +176,7 @@ SIMULATED = Simulated(
     JOBS.described,
     rehearsed=JOBS.rehearsed,
     without=("client_cpu",),
+    # An even number of members bears no more losses than the odd one below.
+    breaking=replace(JOBS.breaking(LESS_LOG, {}), more_copies=2),
     rules=rules,
 )

@@ -10,14 +10,19 @@ from disklab.catalog.facts import GIB
 from disklab.databases import statements
 from disklab.databases.calibration import Calibration, carried
 from disklab.databases.simulating import (
+    CLIENT_TIMEOUT_S,
     HOST_CACHE,
+    MOST_RETRY_S,
     REHEARSE,
+    Breaking,
+    Delays,
     Job,
     Simulated,
     delays,
     host_profile,
     network,
     outside,
+    sql_faults,
 )
 from disklab.databases.statements import Shape, Stored
 from disklab.errors import Problem
@@ -144,4 +149,13 @@ def caches(memory_bytes: int, backends: float, calibration: Calibration) -> tupl
     return block_cache, left_for_page_cache(memory_bytes, beside, least)
 
 
-SIMULATED = Simulated("sql", _unmodelled, _warnings, sql_job)
+DELAYS = Delays(0.0, 0.0, CLIENT_TIMEOUT_S, MOST_RETRY_S, MOST_RETRY_S)
+BREAKING = Breaking(
+    DELAYS,
+    lambda events, _database, delays, cluster, _hosts: sql_faults(events, delays, cluster),
+    lambda _resource, _kind: "",
+    replaces=False,
+    more_copies=2,
+)
+
+SIMULATED = Simulated("sql", _unmodelled, _warnings, sql_job, breaking=BREAKING)

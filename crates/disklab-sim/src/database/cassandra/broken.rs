@@ -80,6 +80,7 @@ pub struct Due {
 }
 
 /// What a run with faults knows.
+#[derive(Clone)]
 pub struct Broken {
     pub job: Faults,
     pub next: usize,

@@ -26,6 +26,7 @@ pub fn check_cells(rules: &mut Rules, first: &DatabaseJob, then: &[Follower], se
         check(rules, &follower.database);
         check_follows(rules, first, &follower.database);
     }
+    check_from_warm(rules, first, then);
     if rules.hold() {
         check_room(rules, first, seed);
     }
@@ -57,6 +58,37 @@ fn check_follows(rules: &mut Rules, first: &DatabaseJob, next: &DatabaseJob) {
         "then",
         format!("{:?} after {:?}", parts(next), parts(first)),
         "cells that follow each other have the same nodes, memory, volumes, copies and rows",
+        "give them as jobs of their own",
+    );
+}
+
+/// Cells that go on from one warm-up differ in disks and nodes that break, and in when they end.
+fn check_from_warm(rules: &mut Rules, first: &DatabaseJob, then: &[Follower]) {
+    let like = |job: &DatabaseJob| {
+        let mut job = job.clone();
+        job.workload.stop.duration_ns = None;
+        if let Some(faults) = &mut job.faults {
+            faults.events.clear();
+        }
+        format!("{job:?}")
+    };
+    let count = then.iter().filter(|next| next.from_warm).count();
+    if count == 0 {
+        return;
+    }
+    let jobs = std::iter::once(first).chain(then.iter().map(|next| &next.database));
+    let mut events = jobs
+        .clone()
+        .flat_map(|job| &job.faults)
+        .flat_map(|f| &f.events);
+    rules.must(
+        count == then.len()
+            && first.faults.is_some()
+            && jobs.clone().all(|job| like(job) == like(first))
+            && !events.any(|event| event.what.is_of_a_link() || event.what.needs_host()),
+        "then.from_warm",
+        count,
+        "cells that go on from one warm-up are alike but for disks and nodes that break, and their end",
         "give them as jobs of their own",
     );
 }
@@ -129,7 +161,8 @@ fn check_faults(rules: &mut Rules, job: &DatabaseJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_timetable(rules, job.workload.stop, faults.interval_ns, &faults.events);
+    let timetable = (faults.interval_ns, &faults.events[..]);
+    check_timetable(rules, job.workload.stop, timetable, &job.cluster.host);
     check_events(rules, job, faults);
     check_hosts(rules, job, faults);
 }

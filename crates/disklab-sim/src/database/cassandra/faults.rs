@@ -14,8 +14,8 @@ use super::broken::{Due, Phase, UNTAKEN};
 use crate::client::Kind;
 use crate::database::cassandra::event::Event;
 use crate::faults::{FaultReport, LOOK_NS, Step};
-use crate::job::Load;
 use crate::job::faults::What;
+use crate::job::{DatabaseJob, Load};
 
 impl Cassandra {
     /// The seat of a node: its number, where none has moved.
@@ -45,6 +45,16 @@ impl Cassandra {
                 self.course.queue.push(at, Event::Faults);
             }
         }
+    }
+
+    /// Goes on from the end of its warm-up, in which nothing broke, with the timetable and the end of a like job.
+    pub fn goes_on_as(&mut self, job: &DatabaseJob) {
+        let duration_ns = job.workload.stop.duration_ns;
+        self.course.ends_at(duration_ns.unwrap_or(u64::MAX));
+        if let (Some(broken), Some(faults)) = (&mut self.broken, &job.faults) {
+            broken.job.events = faults.in_order();
+        }
+        self.begin_faults();
     }
 
     /// Whether a node serves nobody.

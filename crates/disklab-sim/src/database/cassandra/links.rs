@@ -69,7 +69,7 @@ pub enum Traffic {
 }
 
 /// All links, by their ends: seats, and behind them the client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Links {
     ends: usize,
     own: Vec<LinkChange>,

@@ -155,6 +155,7 @@ pub struct Throttles {
 }
 
 /// All of them.
+#[derive(Clone)]
 pub struct Rebuilds {
     pub(super) hosts: Vec<HostProfile>,
     pub(super) streams: Vec<Stream>,

@@ -18,6 +18,9 @@ const QUICK_MOST_FOR_PAUSES: u64 = 2 * QUICK_OPERATIONS;
 
 /// Cells on one cluster, each with the caches that it wants: all at the scale of the one that needs the largest part.
 pub fn simulate(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> {
+    if job.then.iter().any(|next| next.from_warm) {
+        return simulate_from_warm(job, first);
+    }
     let followers = job.then.iter().map(|next| (next.cell, &next.database));
     let cells: Vec<(u64, &DatabaseJob)> = std::iter::once((job.cell, first))
         .chain(followers)
@@ -33,6 +36,35 @@ pub fn simulate(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> 
         }
         share = enough;
     }
+}
+
+/// Cells that differ in what breaks and when they end: the cluster is made, and warmed up, once for all of them.
+fn simulate_from_warm(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> {
+    let setting = Setting {
+        scale: 1,
+        seed: job.seed,
+        pass: 0,
+        off: &job.ablate,
+        journal: job.journal,
+    };
+    let mut quiet = first.clone();
+    if let Some(faults) = &mut quiet.faults {
+        faults.events.clear();
+    }
+    let mut warm = Cassandra::new(&quiet, &setting)?;
+    model::begin(&mut warm, quiet.workload.warm_up_ns);
+    let followers = job.then.iter().map(|next| (next.cell, &next.database));
+    let cells = std::iter::once((job.cell, first)).chain(followers);
+    let reports = cells.map(|(number, cell)| {
+        let clock = Stopwatch::start();
+        let mut cluster = warm.clone();
+        cluster.goes_on_as(cell);
+        model::end(&mut cluster);
+        let mut report = cluster.report(cell, number);
+        finish(&mut report, 1, clock, job.fidelity);
+        report
+    });
+    Ok(reports.collect())
 }
 
 /// The same at one scale, and the share at which each cell has operations enough.

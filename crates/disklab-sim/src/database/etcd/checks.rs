@@ -4,7 +4,7 @@ use disklab_disk::Rules;
 
 use super::EtcdJob;
 use super::backend::Backend;
-use crate::check::{check_plain_servers, check_unbroken, positive};
+use crate::check::{check_members, check_outage, check_plain_servers, positive};
 use crate::job::Fidelity;
 
 /// Most members. **Source:** etcd's FAQ: no cluster should have more than seven.
@@ -29,7 +29,10 @@ pub fn check(rules: &mut Rules, job: &EtcdJob) {
     ];
     positive(rules, &all);
     check_plain_servers(rules, job);
-    check_unbroken(rules, job.faults.as_ref());
+    if let Some(faults) = &job.faults {
+        check_outage(rules, faults, job);
+        check_members(rules, &faults.events, cluster.nodes);
+    }
     check_keys(rules, job);
 }
 
@@ -62,5 +65,6 @@ fn check_keys(rules: &mut Rules, job: &EtcdJob) {
 
 /// A shorter run of the same members, and by how much it is shorter: nothing of etcd hangs on how many keys it has.
 pub fn scaled(job: &EtcdJob, fidelity: Fidelity) -> (EtcdJob, u64) {
+    let fidelity = job.faults.as_ref().map_or(fidelity, |_| Fidelity::Full);
     job.shrunk(fidelity, |_, _| ())
 }

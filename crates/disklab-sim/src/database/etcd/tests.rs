@@ -5,6 +5,7 @@ use disklab_disk::profile::Distribution;
 use super::{EtcdJob, EtcdParameters, EtcdSettings};
 use serde_json::json;
 
+use crate::job::faults::What;
 use crate::job::*;
 use crate::report::{LogReport, Report};
 use crate::simulate;
@@ -252,4 +253,92 @@ fn the_same_job_gives_the_same_answer_and_every_bad_one_a_reason() {
     for rule in ["cluster.nodes", "heartbeat_ns", "tables"] {
         assert!(refusal.contains(rule), "{refusal}");
     }
+}
+
+/// Three members of 48 sessions, of which something happens to one at 5 s, for 30 s of a minute.
+fn broken(what: What, member: u32) -> Report {
+    run(&breaking(what, member)).0
+}
+
+fn breaking(what: What, member: u32) -> Job {
+    let mut job = job(3, closed(48));
+    let event =
+        |at_s: u64, what: What| json!({"at_ns": at_s * SECOND, "node": member, "what": what});
+    let back = if what == What::Lose {
+        What::Start
+    } else {
+        What::Mend
+    };
+    etcd(&mut job).faults = Some(json(json!({
+        "events": [event(5, what), event(35, back)], "interval_ns": SECOND, "start_ns": 300 * MS,
+        "timeout_ns": 7 * SECOND, "vanishes": false, "first_retry_ns": 100 * MS, "most_retry_ns": SECOND, "follow_ns": SECOND,
+    })));
+    job
+}
+
+/// Rates of the seconds before, late in the fault, and behind it; and how many seconds without success it had.
+fn rates(report: &Report) -> (u64, u64, u64, usize) {
+    let course = &report.faults.as_ref().expect("there was one").course;
+    let done = &course.completed;
+    let none = done.iter().filter(|&&count| count == 0).count();
+    (done[3], done[30], done[55], none)
+}
+
+#[test]
+fn followers_of_a_leader_without_a_disk_elect_another_and_clients_lose_a_time_out() {
+    let report = broken(What::Stall, 0);
+    let (before, late, _, none) = rates(&report);
+    assert_eq!(
+        report.log.expect("it has one").elections_per_hour,
+        Some(60.0)
+    );
+    // Who had asked the old leader waits for 7 s, its own clients all the while.
+    assert!((6..=8).contains(&none), "{none} s");
+    assert!(
+        late * 3 > before * 3 / 2 && late < before,
+        "{late} of {before}"
+    );
+    // Messages of one length hold a member that was away one round behind the others for good.
+    let mut job = breaking(What::Stall, 0);
+    etcd(&mut job).parameters.message_cpu_ns = 100 * US;
+    let (before, _, after, _) = rates(&run(&job).0);
+    assert!(after * 10 > before * 9, "{after} of {before}");
+}
+
+#[test]
+fn a_follower_without_a_disk_costs_its_own_clients_alone() {
+    let report = broken(What::Stall, 1);
+    let (before, late, _, none) = rates(&report);
+    assert_eq!(none, 0);
+    assert!(
+        late * 3 > before * 3 / 2 && late < before,
+        "{late} of {before}"
+    );
+    let lost = report.faults.expect("there was one").failed_operations;
+    // Sixteen sessions, each 7 s.
+    assert!((16 * 3..=16 * 5).contains(&lost), "{lost}");
+}
+
+#[test]
+fn clients_of_a_lost_member_go_to_the_next_one() {
+    let (before, late, after, none) = rates(&broken(What::Lose, 2));
+    assert_eq!(none, 0);
+    assert!(
+        late * 10 > before * 8 && after * 10 > before * 8,
+        "{before} {late} {after}"
+    );
+    let (_, late, _, none) = rates(&broken(What::Lose, 0));
+    assert!(late * 10 > before * 8, "{late} of {before}");
+    assert!((1..=8).contains(&none), "{none} s");
+}
+
+#[test]
+fn a_slow_follower_holds_nobody_up_but_its_own_clients() {
+    let (before, late, _, _) = rates(&broken(What::Slow, 1));
+    assert!(
+        late * 3 > before * 3 / 2 && late < before,
+        "{late} of {before}"
+    );
+    let (_, of_leader, _, _) = rates(&broken(What::Slow, 0));
+    assert!(of_leader * 4 < before, "{of_leader} of {before}");
 }

@@ -56,17 +56,13 @@ fn check_faults(rules: &mut Rules, job: &MariadbJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_outage(rules, faults, &job.workload);
+    check_outage(rules, faults, job);
     let is_galera = job.database.replication == Replication::Galera;
     for event in &faults.events {
-        let of_disks = matches!(
-            event.what,
-            What::Slow | What::Stall | What::Mend | What::Credits
-        );
         let follows = match event.what {
             What::Kill | What::Lose => event.node > 0 || !is_galera,
             What::Start | What::Restart => event.node == 0 && !is_galera,
-            _ => of_disks,
+            what => what.is_of_a_disk(),
         };
         rules.must(
             follows && event.node < job.cluster.nodes,

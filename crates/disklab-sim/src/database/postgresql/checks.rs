@@ -37,7 +37,7 @@ fn check_faults(rules: &mut Rules, job: &PostgresqlJob) {
     let Some(faults) = &job.faults else {
         return;
     };
-    check_outage(rules, faults, &job.workload);
+    check_outage(rules, faults, job);
     let nodes = job.cluster.nodes;
     let mut primary = 0;
     for event in &in_order(&faults.events) {

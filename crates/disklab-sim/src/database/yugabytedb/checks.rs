@@ -2,8 +2,10 @@
 
 use disklab_disk::Rules;
 
-use crate::check::{MOST_UNDER_WAY, check_replicas, check_servers, check_unbroken, positive};
-use crate::job::{AccessKind, Fidelity, RowDraw, SqlJob};
+use crate::check::{
+    MOST_UNDER_WAY, check_members, check_replicas, check_servers, check_timetable, positive,
+};
+use crate::job::{AccessKind, Fidelity, RowDraw, SqlJob, Stop};
 use crate::simulate::{bounds, quick_ns, shrink_host};
 
 /// Most tablets: a node keeps a log for each.
@@ -37,7 +39,15 @@ pub fn check(rules: &mut Rules, job: &SqlJob) {
     let load = (&work.transactions[..], work.connections);
     check_servers(rules, job, load, |table| &table.name);
     check_accesses(rules, job);
-    check_unbroken(rules, job.faults.as_ref());
+    if let Some(faults) = &job.faults {
+        let stop = Stop {
+            operations: None,
+            duration_ns: Some(work.duration_ns),
+        };
+        let timetable = (faults.interval_ns, &faults.events[..]);
+        check_timetable(rules, stop, timetable, &job.cluster.host);
+        check_members(rules, &faults.events, nodes);
+    }
 }
 
 fn check_tables(rules: &mut Rules, job: &SqlJob) {
@@ -109,7 +119,7 @@ fn check_accesses(rules: &mut Rules, job: &SqlJob) {
 pub fn scaled(job: &SqlJob, fidelity: Fidelity) -> (SqlJob, u64) {
     let mut job = job.clone();
     let share = (job.workload.duration_ns / quick_ns(fidelity)).clamp(1, bounds(fidelity).1);
-    if fidelity == Fidelity::Full || share == 1 {
+    if fidelity == Fidelity::Full || share == 1 || job.faults.is_some() {
         return (job, 1);
     }
     let fewer = |n: u64| (n / share).max(1);
