@@ -155,7 +155,7 @@ def test_rows_and_sysbench_have_innodbs_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (with_settings(ROWS, "innodb_flush_method: fsync"), "past the page cache"),
+        (with_settings(ROWS, "innodb_flush_method: fsync"), "bypasses the page cache"),
         (with_settings(ROWS, "innodb_page_size: 4K"), "pages of 16 KiB"),
         (ROWS.replace("10 x 100B", "1 x 20KiB"), "only if two of them fit into a page"),
         (ROWS.replace("10 x 100B", "1 x 60% 200B + 40% 4KiB"), "one size"),
