@@ -40,6 +40,9 @@ MOST_TRIED = 14
 LESS_FULL = 0.9
 """So much of what a limit was of one that failed for it, the next may be: nearer ones fail too."""
 
+CONFIRMED = 3
+"""Kinds of disks, the cheapest, whose best is simulated quick: as many as are finalists."""
+
 MOST_WAYS = 2
 """Ways in which the settings of one hardware are proved."""
 
@@ -203,20 +206,20 @@ def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
     """Return the cheapest option that surely keeps the promise, with what is shown beside it."""
     search_result = Found(ladders_of(field))
     for _ in range(MOST_ROUNDS):
-        climb(search_result.ladders, simulator, tell)
+        # The other kinds are confirmed once the answer is: each of its failures costs one cell.
+        climb(search_result.ladders, simulator, tell, confirmed=1)
         best = best_of(search_result.ladders)
         if best is None:
             break
-        closer = simulator.full([best.candidate])[best.candidate.name]
-        if closer.kept.outcome is Outcome.MET:
-            (ladder,) = (one for one in search_result.ladders if one.best is best)
-            best = simplify(ladder, best, simulator)
-            closer = simulator.proved(best)
+        best, closer = looked_at(best, search_result.ladders, simulator)
         search_result.closer[best.candidate.name] = closer
         if closer.kept.outcome is Outcome.MET:
             search_result.answer = closer
+            climb(search_result.ladders, simulator, tell)
+        else:
+            take_back(search_result.ladders, best, closer)
+        if best_of(search_result.ladders) is best:
             break
-        take_back(search_result.ladders, best, closer)
     if search_result.answer is not None:
         for rival in rivals(search_result, search_result.answer, field, simulator):
             search_result.closer[rival.candidate.name] = simulator.proved(rival)
@@ -234,6 +237,16 @@ def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
     new = [one for one in new if one.name not in search_result.closer]
     search_result.closer |= simulator.full(new[: max(1, FINALISTS + 1 - len(search_result.closer))])
     return search_result
+
+
+def looked_at(best: Tried, ladders: Sequence[Ladder], simulator: Simulator) -> tuple[Tried, Tried]:
+    """Return the best with the levers that it needs, and what becomes of it ever more closely."""
+    closer = simulator.full([best.candidate])[best.candidate.name]
+    if closer.kept.outcome is Outcome.MET:
+        (ladder,) = (one for one in ladders if one.best is best)
+        best = simplify(ladder, best, simulator)
+        closer = simulator.proved(best)
+    return best, closer
 
 
 def rivals(search_result: Found, answer: Tried, field: Field, simulator: Simulator) -> list[Tried]:
@@ -297,15 +310,17 @@ def front(candidates: Sequence[Candidate]) -> list[Candidate]:
     return found
 
 
-def climb(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
-    """Try options until each ladder knows its cheapest."""
+def climb(
+    ladders: Sequence[Ladder], simulator: Simulator, tell: Tell, confirmed: int = CONFIRMED
+) -> None:
+    """Try options until each ladder knows its cheapest, and so many of these are no sketches."""
     for ladder in ladders:
         ladder.fidelity = ladder.fidelity if ladder.tried else "sketch"
     while True:
         try_all(ladders, simulator, tell)
         sketched = [
             one
-            for one in by_price(ladders)[:CONFIRMED]
+            for one in by_price(ladders)[:confirmed]
             if one.best and one.best.fidelity != "quick"
         ]
         if not sketched:
@@ -317,7 +332,7 @@ def climb(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
             name = best[id(ladder)].name
             ladder.confirm(calmed[name] if name in calmed else quick[name])
         tell(ladders)
-    for ladder in ladders:
+    for ladder in ladders if confirmed == CONFIRMED else ():
         if ladder.best is not None and ladder.best.fidelity != "quick":
             # Dearer than all that are simulated at full fidelity, and never confirmed.
             ladder.best = None
@@ -383,9 +398,6 @@ def try_all(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None
         leave_weak(ladders, simulator)
         tell(ladders)
 
-
-CONFIRMED = 3
-"""Kinds of disks, the cheapest, whose best is simulated quick: as many as are finalists."""
 
 FIRST_KINDS = 3
 """Kinds of disks that are tried at a time: what they cost may leave the others out."""
