@@ -42,6 +42,7 @@ TRIALS = {
     "postgresql-failover-disks": 6,
     "postgresql-io-method": 3,
     "postgresql-lost-server": 10,
+    "postgresql-year-of-weather": 1,
     "redis-fsync": 6,
     "yugabytedb-disk-types": 15,
 }
