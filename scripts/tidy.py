@@ -28,7 +28,7 @@ RATCHETS = (
     (
         r"^python/disklab/(?!databases/|database_facts|database_settings).*\.py$",
         r"[\"'](?:cassandra|etcd|mariadb|mysql|postgresql|redis|yugabytedb)[\"']",
-        83,
+        32,
         "ask the facts of a database, not for its name",
     ),
 )

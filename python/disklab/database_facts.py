@@ -30,6 +30,9 @@ DATABASES = (
 )
 """The folders of `databases/`, one line each: this is the registry."""
 
+USUAL = "cassandra"
+"""What is meant where nobody names a database."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -131,6 +134,27 @@ class RowsLoad(_Part):
     """Operations on rows that it is not asked for, and why."""
 
 
+class Lever(_Part):
+    """A setting that costs no money and moves a limit: advice tries it before buying more."""
+
+    setting: str
+    value: str | int
+    words: str
+    """As people say it; `{}` is the value."""
+    usual: int | None = None
+    """The setting without it: a number, of which more is better; None: a setting that is given
+    stays."""
+    of_writes: bool = False
+    """Whether it moves what writes wait for, and nothing else."""
+    of_all_primaries: bool = False
+    """Whether it does so where every node takes writes alone."""
+    whole_page: str | None = None
+    """The setting of the size of a page that disks must write whole: without the lever, a page that
+    is torn is lost, and with it the database."""
+    page_bytes: int = 0
+    """That size where the file does not say it."""
+
+
 class Facts(_Part):
     """One database."""
 
@@ -138,6 +162,10 @@ class Facts(_Part):
     """As its makers write it."""
     workloads: tuple[Literal["rows", "sysbench", "tpcc", "tool"], ...]
     """What it can be asked to do."""
+    in_java: bool = False
+    """Whether it runs in a Java virtual machine, which pauses."""
+    has_strategies: bool = False
+    """Whether the file chooses how its tables are compacted."""
     consistency_levels: bool = False
     """Whether each operation says how many copies must answer."""
     headroom_ratio: Mapping[Literal["size-tiered", "leveled", "unified"], float]
@@ -187,10 +215,30 @@ class Facts(_Part):
     """Whether one node serves all operations and the others keep copies."""
     all_primaries_from: int | None = None
     """With so many copies every node could serve them, and none is promoted; None: never."""
+    usual_version: str | None = None
+    """What is meant where nobody names a release; None: the newest."""
+    usual_vm: str | None = None
+    """The VM size to begin with in a new experiment; None: none is written for it."""
+    caching_vm: str | None = None
+    """The same where the host caches disks; None: that one."""
+    observed: bool = False
+    """Whether `disklab observe` looks at one that runs."""
+    measured_as_it_runs: bool = False
+    """Whether `disklab measure` loads one that somebody else has started."""
+    asks_who: bool = False
+    """Whether it answers only to those who log in."""
+    version_numbers: int = 2
+    """How many numbers name a release series."""
+    cloud_packages: tuple[str, ...] | None = None
+    """What a host that is made for it needs beside what is sent there, as Ubuntu calls it; None: it
+    cannot be asked through SSH alone, which is all that a cloud lets in."""
     newest: str | None = None
     """The newest release that disklab knows; later ones are refused, not taken for it."""
     advised: bool = False
     """Whether `disklab advise` searches with that model."""
+    levers: tuple[Lever, ...] = ()
+    is_quick: bool = False
+    """Whether that is quick enough for bands of finalists that nobody has asked for."""
     packages: tuple[Package, ...] = ()
 
 
@@ -237,6 +285,10 @@ def _facts_of_kit(kit: Kit) -> Facts:
         simulator=as_other.simulator if as_other else None,
         primary=as_other.primary if as_other else False,
         advised=as_other.advised if as_other else False,
+        levers=as_other.levers if as_other else (),
+        is_quick=as_other.is_quick if as_other else False,
+        in_java=as_other.in_java if as_other else False,
+        has_strategies=as_other.has_strategies if as_other else False,
     )
 
 

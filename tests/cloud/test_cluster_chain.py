@@ -82,7 +82,7 @@ def of(engine: str) -> str:
 
 
 def test_a_database_that_is_built_on_no_host_is_refused() -> None:
-    with pytest.raises(UserError, match="builds cassandra, postgresql, etcd only"):
+    with pytest.raises(UserError, match="builds cassandra, etcd, postgresql only"):
         planned_new(spec.parse(of("yugabytedb")), Options(), OPTIONS)
 
 

@@ -219,8 +219,7 @@ def finals(
 def banded(question: Question, how: How) -> bool:
     """Return whether finalists get bands: without being asked, only where rows are quick."""
     database = question.spec.database
-    quick = facts_of(database.engine).simulator == "cassandra"
-    return quick if how.bands is None else how.bands
+    return facts_of(database.engine).is_quick if how.bands is None else how.bands
 
 
 def rebuild(advice: Advice, how: How) -> None:

@@ -60,7 +60,7 @@ def cache_bytes(spec: ClusterTrial, memory_gib: float | None, calibration: Calib
 
     A server without a heap of its own may use all of it, as buffers or as page cache.
     """
-    if facts_of(spec.database.engine).simulator == "cassandra":
+    if facts_of(spec.database.engine).in_java:
         return page_cache_bytes(memory_gib, calibration, spec.database.jvm.heap_bytes)
     return int((memory_gib or 0) * GIB)
 

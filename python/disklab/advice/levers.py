@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from disklab.catalog import load_catalog, parse_disks
 from disklab.catalog.provisioning import find_disk
 from disklab.catalog.quantity import parse_bytes
-from disklab.database_facts import facts_of, has_one_primary
+from disklab.database_facts import Lever, facts_of, has_one_primary, names
 from disklab.reading import digits
 from disklab.results.required import MAY_BE_LOST
 from disklab.spec import ClusterTrial, feasible
@@ -19,29 +19,10 @@ from disklab.spec import ClusterTrial, feasible
 if TYPE_CHECKING:
     from disklab.advice.candidates import Candidate
 
-CONCURRENT_READS = 128
-"""Of Cassandra, whose default is 32: "16 x number of drives" is the rule of its cassandra.yaml, and
-disks in the network answer many times more at once."""
-
-MAX_WAL_SIZE = "16GB"
-"""Of PostgreSQL, whose default is 1 GB: the log after which a checkpoint begins, and each page's
-first change after it is logged whole. **Source:** PostgreSQL's manual, 30.5: checkpoints that come
-close together cost more log; "Checkpoints are fairly expensive"."""
-
 READ_AHEAD = "8KiB"
 """Of the device: Linux reads 128 KiB around a fault, of which a small row needs a page or two.
 **Source:** Azure-Samples 2019, read ahead of 8 KiB was the fastest for rows of 4 KiB."""
 READ_AHEAD_BYTES = 8 << 10
-
-THREADS = "wsrep_slave_threads"
-APPLIERS = 16
-"""Threads by which a node of Galera applies what others write; one by default, which reads page
-after page. **Source:** Galera's documentation, "Setting Parallel Slave Threads": two for each core
-to begin with, at most four."""
-
-DOUBLEWRITE, PAGE_SIZE = "innodb_doublewrite", "innodb_page_size"
-PAGE_BYTES = 16 << 10
-"""Of InnoDB, where a file says no other: a disk that writes as much whole needs no second copy."""
 
 COMPACTION = "database.table.compaction"
 """Of Cassandra, whose default is size-tiered: how much room it wants beside the data, and how often
@@ -56,19 +37,26 @@ processor time all the while. **Source:** JEP 333 and 376; Java 17, which Cassan
 it for production (JEP 377)."""
 
 
+SETTINGS = "database.settings."
+
+
 def in_words(path: str, value: str | int) -> str:
     """Return a setting as people say it: `128 concurrent reads`."""
     words = {
-        "database.settings.concurrent_reads": "{} concurrent reads",
-        "database.settings.max_wal_size": "{} of WAL between checkpoints",
-        f"database.settings.{DOUBLEWRITE}": "doublewrite {}",
-        f"database.settings.{THREADS}": "{} threads that apply",
         "cluster.volumes.data.read_ahead": "{} read-ahead",
         COMPACTION: "{} compaction",
         COLLECTOR: "{}",
     }
     amount = TITLES.get(str(value), in_amount(value))
-    return words.get(path, f"{path.rpartition('.')[2]} {{}}").format(amount)
+    lever = _lever(path)
+    usual = f"{path.rpartition('.')[2]} {{}}"
+    return (lever.words if lever else words.get(path, usual)).format(amount)
+
+
+def _lever(path: str) -> Lever | None:
+    """Return the lever of whichever database has one at a path."""
+    levers = (lever for name in names() for lever in facts_of(name).levers)
+    return next((lever for lever in levers if path == SETTINGS + lever.setting), None)
 
 
 TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNew", "cms": "CMS"}
@@ -78,7 +66,7 @@ TITLES = {"zgc": "ZGC", "g1": "G1", "shenandoah": "Shenandoah", "parnew": "ParNe
 def collectors(spec: ClusterTrial) -> tuple[str, ...]:
     """Return the other collectors that are worth a try."""
     database = spec.database
-    if facts_of(database.engine).simulator != "cassandra":
+    if not facts_of(database.engine).in_java:
         return ()
     required = spec.require
     if required is not None and required.storage_p99_ms is not None and not required.latencies():
@@ -99,7 +87,7 @@ def compactions(spec: ClusterTrial) -> tuple[str, ...]:
     size-tiered for those that mostly write.
     """
     database, work = spec.database, spec.workload.operations
-    if facts_of(database.engine).simulator != "cassandra":
+    if not facts_of(database.engine).has_strategies:
         return ()
     if database.table.compaction != "leveled":
         return ("leveled",)
@@ -130,40 +118,40 @@ def rooms(spec: ClusterTrial, growth: float = 0.0) -> dict[str, float]:
 
 
 def _rates(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
-    database = spec.database
-    if facts_of(database.engine).simulator == "cassandra":
-        slots = digits(database.settings.get("concurrent_reads", 32))
-        if slots is not None and slots < CONCURRENT_READS:
-            yield "database.settings.concurrent_reads", CONCURRENT_READS
-    yield from _of_writes(candidate, spec)
-    if facts_of(database.engine).in_memory:
+    facts, given = facts_of(spec.database.engine), spec.database.settings
+    for lever in facts.levers:
+        if lever.usual is not None:
+            number = digits(given.get(lever.setting, lever.usual))
+            turns = number is not None and number < int(lever.value)
+        else:
+            turns = lever.setting not in given
+        if turns and _moves(lever, candidate, spec):
+            yield SETTINGS + lever.setting, lever.value
+    if facts.in_memory:
         return
     read_ahead = spec.cluster.volumes["data"].read_ahead_bytes
     if read_ahead is None or read_ahead > READ_AHEAD_BYTES:
         yield "cluster.volumes.data.read_ahead", READ_AHEAD
 
 
-def _of_writes(candidate: Candidate, spec: ClusterTrial) -> Iterator[tuple[str, str | int]]:
-    """Yield the settings that decide what a server with one log does with what is written."""
+def _moves(lever: Lever, candidate: Candidate, spec: ClusterTrial) -> bool:
+    """Return whether a lever moves anything of an option, and may be turned there."""
     database, work = spec.database, spec.workload.operations
-    if work is not None and work.write <= 0:
-        return
-    simulator, given = facts_of(database.engine).simulator, set(database.settings)
-    if simulator == "postgresql" and "max_wal_size" not in given:
-        yield "database.settings.max_wal_size", MAX_WAL_SIZE
-    if simulator != "mariadb":
-        return
-    is_galera = not has_one_primary(database.engine, database.replication_factor)
-    if is_galera and THREADS not in given:
-        yield f"database.settings.{THREADS}", APPLIERS
+    if lever.of_writes and work is not None and work.write <= 0:
+        return False
+    copies = database.replication_factor
+    if lever.of_all_primaries and has_one_primary(database.engine, copies):
+        return False
+    if lever.whole_page is None:
+        return True
     # What a page torn by a power cut costs is a database: it is risked by those alone who say so.
     risks = spec.require is not None and spec.require.durability == MAY_BE_LOST
-    if risks and not {PAGE_SIZE, DOUBLEWRITE} & given and _never_tears(candidate):
-        yield f"database.settings.{DOUBLEWRITE}", "off"
+    is_usual = lever.whole_page not in database.settings
+    return risks and is_usual and _never_tears(candidate, lever.page_bytes)
 
 
-def _never_tears(candidate: Candidate) -> bool:
-    """Return whether an option's disks write each page of InnoDB as a whole.
+def _never_tears(candidate: Candidate, page_bytes: int) -> bool:
+    """Return whether an option's disks write each page of a database as a whole.
 
     A stripe's chunks are of 64 KiB or more, so a page lies on one of its disks.
     """
@@ -171,7 +159,7 @@ def _never_tears(candidate: Candidate) -> bool:
     if disks.is_local or candidate.disks.caching == "ReadWrite":
         return False
     entry = find_disk(load_catalog(), disks, candidate.made.volume.size_bytes, "")
-    return (entry.family.whole_write_bytes or 0) >= PAGE_BYTES
+    return (entry.family.whole_write_bytes or 0) >= page_bytes
 
 
 def tuned(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:
@@ -201,7 +189,7 @@ COSTS = {
     (COMPACTION, "leveled"): "more writes in the background",
     (COMPACTION, "size-tiered"): "room for twice the data during compaction",
     ("cluster.volumes.data.read_ahead", ""): "slower scans and backups",
-    (f"database.settings.{DOUBLEWRITE}", ""): "a page torn by a power cut cannot be repaired",
+    ("database.settings.innodb_doublewrite", ""): "a page torn by a power cut cannot be repaired",
 }
 """By path, and value where it matters."""
 
@@ -233,8 +221,13 @@ def one_more(candidate: Candidate, spec: ClusterTrial) -> list[tuple[Candidate, 
             cost_of(path, value, candidate),
         )
         for path, value in more
-        if path not in candidate.settings and not path.endswith(DOUBLEWRITE)
+        if path not in candidate.settings and not _may_lose(path)
     ]
+
+
+def _may_lose(path: str) -> bool:
+    lever = _lever(path)
+    return lever is not None and lever.whole_page is not None
 
 
 def singly(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:

@@ -312,12 +312,12 @@ def in_a_quiet_hour(required: Required) -> Required:
 
 def pausing(question: Question) -> bool:
     """Return whether nodes pause, which sketches leave out."""
-    return facts_of(question.spec.database.engine).simulator == "cassandra"
+    return facts_of(question.spec.database.engine).in_java
 
 
 def steady(tried: Tried, spec: ClusterTrial) -> bool:
     """Return whether a sketch tells how an option answers to small changes: no limit is near."""
-    if facts_of(spec.database.engine).simulator != "cassandra":
+    if not facts_of(spec.database.engine).in_java:
         return False
     collector = tried.candidate.settings.get(COLLECTOR, spec.database.jvm.collector)
     return collector in CONCURRENT and (fullest(tried.result) or 0.0) < NEAR

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from disklab import spec
-from disklab.cli.amounts import bundled_names
+from disklab.cli.amounts import bundled_names, one_of
 from disklab.cli.experiment_new import amount, in_ms
-from disklab.database_facts import facts_of
+from disklab.database_facts import USUAL, facts_of, names
 from disklab.errors import Problem, UserError, refuse
 from disklab.results.required import MAY_BE_LOST, SURVIVES_DEALLOCATION
 from disklab.spec import bundled
@@ -26,7 +26,7 @@ def _named(file: Path | None) -> Path | None:
     return None if file is None else bundled.found(file)
 
 
-Advised = Literal["cassandra", "etcd", "mariadb", "mysql", "postgresql"]
+ADVISED = [name for name in names() if facts_of(name).advised]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
@@ -39,10 +39,11 @@ FileArgument = Annotated[
     ),
 ]
 Database = Annotated[
-    Advised | None,
+    str | None,
     typer.Option(
         help="MariaDB, MySQL, PostgreSQL: one server; --copies asks for more.",
-        show_default="cassandra",
+        show_default=USUAL,
+        **one_of(ADVISED),
     ),
 ]
 DataOption = Annotated[
@@ -168,15 +169,11 @@ State = Annotated[
 ]
 
 
-USUAL = "5.0"
-"""Of Cassandra: whoever buys now runs it, and its pauses are those that were measured."""
-
-
 @dataclass(frozen=True)
 class Asked:
     """What the options say; each is None where it was not given."""
 
-    database: Advised | None = None
+    database: str | None = None
     cloud: str | None = None
     nodes: int | None = None
     copies: int | None = None
@@ -225,7 +222,7 @@ class Asked:
         if rate <= 0 and self.tpcc is None:
             rule = "something must be read or written"
             raise UserError(Problem("--reads", f"{rate:g}", rule, "write for example 20000"))
-        database = self.database or "cassandra"
+        database = self.database or USUAL
         facts = facts_of(database)
         if facts.primary:
             self._refuse_more_servers(facts.title)
@@ -239,7 +236,7 @@ class Asked:
         text = draft(
             Draft(
                 database=database,
-                version=self.version or (USUAL if database == "cassandra" else None),
+                version=self.version or facts.usual_version,
                 vm=vm,
                 disks=[held(disks, each_gib)],
                 nodes=nodes,
@@ -270,7 +267,7 @@ class Asked:
         writes = self.writes or 0.0
         if self.commits is None:
             return None, writes
-        database = self.database or "cassandra"
+        database = self.database or USUAL
         if not facts_of(database).primary:
             rule = f"{facts_of(database).title} has no transactions of several writes"
             raise UserError(
@@ -284,7 +281,7 @@ class Asked:
 
     def _tables(self) -> int:
         """Return the bytes of TPC-C's tables; raises UserError where it is not the whole load."""
-        database = self.database or "cassandra"
+        database = self.database or USUAL
         warehouses, room = self.tpcc or 0, facts_of(database).tpcc
         loads = ("data", "row", "reads", "writes", "commits")
         problems = [

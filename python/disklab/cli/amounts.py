@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -59,6 +59,19 @@ def _completion(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
         return [name for name in completions if name.startswith(incomplete) and plain(name) == name]
 
     return complete
+
+
+def one_of(names: Sequence[str]) -> dict[str, Any]:
+    """Return what typer is told of an option or argument that is one of some names."""
+
+    def name(text: str) -> str:
+        if text not in names:
+            rule = f"{text!r} is not one of {', '.join(map(repr, names))}."
+            raise typer.BadParameter(rule)
+        return text
+
+    complete = _completion(lambda: [*names])
+    return {"parser": name, "metavar": f"<{'|'.join(names)}>", "autocompletion": complete}
 
 
 def _attached() -> list[str]:

@@ -17,25 +17,18 @@ from disklab import spec
 from disklab.catalog import Caching, find_vm, load_catalog, parse_bytes, parse_disks
 from disklab.catalog.resolve import Places
 from disklab.catalog.suggest import did_you_mean
-from disklab.cli.amounts import disk_names, vm_names
+from disklab.cli.amounts import disk_names, one_of, vm_names
 from disklab.cli.output import Json, console, print_json
-from disklab.database_facts import facts_of
+from disklab.database_facts import USUAL, facts_of, names
 from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.spec.amounts import Unreadable, milliseconds
-from disklab.spec.draft import Draft, Stored, draft
+from disklab.spec.draft import NO_DATABASE, Draft, draft
 
-DEFAULT_VM = {
-    "cassandra": "azure/Standard_L8s_v3",
-    "etcd": "azure/Standard_D2s_v5",
-    "mariadb": "azure/Standard_D8ds_v5",
-    "mysql": "azure/Standard_D8ds_v5",
-    "postgresql": "azure/Standard_D8ds_v5",
-    "none": "azure/Standard_D8ds_v5",
-}
-# The sizes with local NVMe, of which Cassandra's is one, have no host cache. The size of this one's
-# is published, and Cassandra was calibrated on it.
-CACHING_VM = "azure/Standard_DS14_v2"
+STORED = (*(name for name in names() if facts_of(name).usual_vm), NO_DATABASE)
+"""What can be stored: a database, or nothing that disklab knows of."""
+DEFAULT_VM = "azure/Standard_D8ds_v5"
+"""Of fio on the disk itself."""
 DEFAULT_DISKS = "azure/P30"
 VENDORS_VM = {"aws": "aws/r8g.2xlarge", "gcp": "gcp/c4-highmem-16"}
 """Where the disks are of another vendor than the usual ones."""
@@ -55,8 +48,12 @@ Disks = Annotated[
 
 
 DatabaseOption = Annotated[
-    Stored | None,
-    typer.Option(help="none: fio on the disk itself.", show_default="cassandra"),
+    str | None,
+    typer.Option(
+        help="none: fio on the disk itself.",
+        show_default=USUAL,
+        **one_of(STORED),
+    ),
 ]
 CachingOption = Annotated[
     list[str] | None,
@@ -143,7 +140,7 @@ def new(  # noqa: PLR0913, PLR0917 - each option is a parameter
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
     stored = database
     if stored is None:
-        stored = Answers.read("Database", "cassandra", stored_of, get_args(Stored), asks=asks)
+        stored = Answers.read("Database", USUAL, stored_of, STORED, asks=asks)
     assert stored is not None
     wish = Draft(
         database=stored,
@@ -298,8 +295,9 @@ def default_vm(wish: Draft) -> str:
     vendor = next((name.split("/")[0] for name in wish.disks if "/" in name), "").split()[-1:]
     if usual := VENDORS_VM.get("".join(vendor)):
         return usual
-    cassandra_caches = wish.database == "cassandra" and set(wish.caching) != {"None"}
-    return CACHING_VM if cassandra_caches else DEFAULT_VM[wish.database]
+    facts = None if wish.database == NO_DATABASE else facts_of(wish.database)
+    caches = set(wish.caching) != {"None"}
+    return (facts and ((caches and facts.caching_vm) or facts.usual_vm)) or DEFAULT_VM
 
 
 def count(place: str, text: str) -> int:
@@ -317,12 +315,11 @@ def ratio_of(text: str) -> float:
     return float(text) / 100
 
 
-def stored_of(text: str) -> Stored:
+def stored_of(text: str) -> str:
     """Read what is stored: the name of a database, or none."""
-    for known in get_args(Stored):
-        if text.lower() == known:
-            return known  # type: ignore[no-any-return]
-    way_out = did_you_mean(text, get_args(Stored), f"choose {', '.join(get_args(Stored))}")
+    if text.lower() in STORED:
+        return text.lower()
+    way_out = did_you_mean(text, STORED, f"choose {', '.join(STORED)}")
     raise UserError(Problem("--database", text, "is not known", way_out))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,11 +17,12 @@ from rich.table import Table
 from disklab import reading, spec
 from disklab.catalog import HostRequest, VolumeRequest, find_vm, load_catalog, resolve
 from disklab.catalog.resolve import Places
-from disklab.cli.amounts import disk_names, vm_names
+from disklab.cli.amounts import disk_names, one_of, vm_names
 from disklab.cli.experiment_new import caching_of
 from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
 from disklab.cli.run_progress import waits_shown
+from disklab.database_facts import facts_of, names
 from disklab.durable import write_new
 from disklab.errors import Problem, UserError
 from disklab.interrupts import passed_on
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from disklab.observation.found import Found
     from disklab.observation.machine import Disk, MachineSeen
 
-Observed = Literal["cassandra", "mariadb", "postgresql"]
+OBSERVED = [name for name in names() if facts_of(name).observed]
 PASSWORD = reading.Kind(
     "a file with a password", 4096, "name a file that contains only the password"
 )
@@ -43,7 +44,9 @@ TRACE_SUFFIX = ".blkparse.txt"
 LONGEST_TRACE_S = 600.0
 """A replay has at most a million I/Os, which is less of most disks that work."""
 
-DatabaseArgument = Annotated[Observed, typer.Argument(metavar="DATABASE", help="What runs there.")]
+DatabaseArgument = Annotated[
+    str, typer.Argument(help="What runs there.", **{**one_of(OBSERVED), "metavar": "DATABASE"})
+]
 Address = Annotated[
     list[str],
     typer.Option(
@@ -291,13 +294,12 @@ def connected(database: str, target: Mapping[str, Any]) -> Any:
 
 def check(stated: Stated, out: Path, database: str, user: str | None) -> None:
     """Raise UserError for what cannot be, before anything is asked."""
-    from disklab.database_facts import facts_of  # noqa: PLC0415
-
     if out.exists():
         rule = "exists already and is not overwritten"
         raise UserError(Problem("--out", str(out), rule, "choose another name"))
-    if database != "cassandra" and user is None:
-        rule = f"{facts_of(database).title} needs to know who logs in"
+    facts = facts_of(database)
+    if facts.asks_who and user is None:
+        rule = f"{facts.title} needs to know who logs in"
         raise UserError(Problem("--user", "(missing)", rule, "write --user NAME"))
     if stated.vm is not None:
         find_vm(load_catalog(), stated.vm, Places(vm="--vm"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from disklab.catalog.facts import GIB
 from disklab.cloud.layout import CloudHost, CloudVolume, MadeVolume
 from disklab.cloud.protocol import Clock, CloudError
+from disklab.database_facts import facts_of
 from disklab.machines import programs
 from disklab.machines.openssh import Destination
 from disklab.machines.protocol import Finished
@@ -27,12 +28,6 @@ FAILED = f"{STATE}/failed"
 PACKAGES = ("fio", "mdadm", "xfsprogs")
 AWS_PACKAGES = ("nvme-cli",)
 """It asks a controller which of EC2's volumes it is."""
-DATABASE_PACKAGES = {
-    "cassandra": ("openjdk-17-jre-headless",),
-    "postgresql": ("postgresql",),
-    "etcd": ("etcd-server", "curl"),
-}
-"""What a database's host needs beside what is sent there, as Ubuntu calls it."""
 USER = "disklab"
 """Who runs servers and loads. Source: `engine.account`."""
 # blockdev's sectors, whatever the disk's own are.
@@ -147,7 +142,7 @@ def _packages(host: CloudHost) -> Iterator[str]:
     yield from PACKAGES
     yield from AWS_PACKAGES if _in_aws(host) else ()
     for name in host.engines:
-        yield from DATABASE_PACKAGES.get(name, ())
+        yield from facts_of(name).cloud_packages or ()
 
 
 def ec2_name(lun: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from disklab.catalog import Catalog, VmEntry, parse_disks
 from disklab.catalog.provisioning import Provisioned, Terms, provision
+from disklab.database_facts import facts_of, names
 from disklab.errors import Problem, UserError, refuse
 from disklab.measurement import hosts_file
 from disklab.measurement.hosts_file import Hosts
@@ -33,8 +34,6 @@ OS_FILESYSTEM = "ext4"
 FIRST_ADDRESS = 10
 STANDARD_NETWORK = "azure/standard"
 CLOUDS = {"azure": "Azure", "aws": "AWS"}
-ASKED_THERE = ("cassandra", "postgresql", "etcd")
-"""The databases that are asked by programs of their own hosts."""
 # EC2's names for data volumes: /dev/sdf to /dev/sdp (user guide, "Device names for volumes").
 AWS_VOLUMES = 11
 
@@ -373,8 +372,9 @@ def _engines(trials: Sequence[Trial]) -> tuple[str, ...]:
 def check_databases(experiment: Experiment, trials: Sequence[Trial]) -> None:
     """Refuse databases that cannot be asked through SSH alone: a cloud lets in nothing else."""
     for engine in _engines([trial for trial in trials if trial.refused is None]):
-        if engine not in ASKED_THERE:
-            rule = f"on hosts that are made, disklab builds {', '.join(ASKED_THERE)} only"
+        if facts_of(engine).cloud_packages is None:
+            able = [name for name in names() if facts_of(name).cloud_packages is not None]
+            rule = f"on hosts that are made, disklab builds {', '.join(able)} only"
             way_out = "measure it on hosts that exist: --hosts"
             place = experiment.document.place(("database", "engine"))
             raise UserError(Problem(place, engine, rule, way_out))

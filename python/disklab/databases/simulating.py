@@ -1,6 +1,6 @@
 """What the simulator is asked of any database: the parts that all their jobs have.
 
-A job is that of `crates/disklab-sim/src/job.rs`, field by field. What the simulator does not model
+A job is that of `crates/disklab-sim/src/cell.rs`, field by field. What the simulator does not model
 is refused with the reason, never guessed. A database that it models has a `SIMULATED` in the
 `simulated.py` of its folder.
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from disklab import reading
+from disklab.database_facts import facts_of, names
 from disklab.databases import Coldness, Conditions, Observation, Request
 from disklab.databases.cassandra.access import READY, Cql
 from disklab.databases.cassandra.configuration import CQL_PORT
@@ -29,7 +30,6 @@ PASSWORD = reading.Kind(
 AUTHORITIES = reading.Kind("a file with certificates", 1 << 20, "name a PEM file")
 NAMESPACE = re.compile(r"disklab_[a-z0-9_]{8,40}", re.ASCII)
 """Keyspaces and schemas of ours; only such are dropped. Cassandra's names have 48 characters."""
-ENGINES = ("cassandra", "postgresql")
 DATA_CENTER = "SELECT data_center FROM system.local"
 """Of the node that is asked: our rows are there, as an application's are."""
 
@@ -89,16 +89,18 @@ def check(access: Access, engine: str) -> None:
     """Raise UserError for what cannot be had of a running database."""
     problems = []
     hosts, endpoint = access.hosts, access.endpoint
-    if engine not in ENGINES:
-        rule = f"running databases of this kind are not measured; {' and '.join(ENGINES)} are"
+    facts = facts_of(engine)
+    if not facts.measured_as_it_runs:
+        able = [name for name in names() if facts_of(name).measured_as_it_runs]
+        rule = f"running databases of this kind are not measured; {' and '.join(able)} are"
         problems.append(Problem(hosts.place("database"), engine, rule, "use another experiment"))
     if endpoint.ca_file is not None and not endpoint.tls:
         rule = "certificates are for TLS, which is off"
         way_out = "add tls: true, or leave the file out"
         place = hosts.place("database", "ca_file")
         problems.append(Problem(place, endpoint.ca_file, rule, way_out))
-    if engine == "postgresql" and endpoint.user is None:
-        rule = "PostgreSQL needs to know who logs in"
+    if facts.measured_as_it_runs and facts.asks_who and endpoint.user is None:
+        rule = f"{facts.title} needs to know who logs in"
         problems.append(Problem(hosts.place("database"), "(missing)", rule, "add user: NAME"))
     refuse(problems)
     access.password()

@@ -53,7 +53,7 @@ def file_of(found: Found, stated: Stated) -> str:
 
 def assumed(found: Found, stated: Stated) -> list[str]:
     """Return what stands in the file without having been seen, and what could not be."""
-    told = []
+    told, facts = [], facts_of(found.engine)
     if not stated.hardware:
         told.append(
             "VM size and disks were not given (--vm, --disks): those in the file are only a "
@@ -61,9 +61,9 @@ def assumed(found: Found, stated: Stated) -> list[str]:
         )
     if found.row_bytes is None:
         told.append("rows of 1000 B were assumed: none could be measured")
-    if found.engine == "cassandra" and found.consistency is None:
+    if facts.consistency_levels and found.consistency is None:
         told.append("consistency LOCAL_QUORUM was assumed")
-    if found.engine != "cassandra":
+    if "sysbench" in facts.workloads:  # It speaks SQL.
         told.append("a read of a row is an index scan that no UPDATE or DELETE asked for")
     if stated.p99_ms is None:
         told.append(f"the promise was assumed: {_promise(found, stated)}")
@@ -192,7 +192,8 @@ def _database(found: Found) -> Iterator[str]:
 def version_of(found: Found) -> str | None:
     """Return the release series that the server said it is of; None: it said something else."""
     whole = found.shape.version.rpartition(" ")[2]
-    series = re.match(r"\d{1,3}(\.\d{1,3})?" if found.engine != "postgresql" else r"\d{1,3}", whole)
+    further = facts_of(found.engine).version_numbers - 1
+    series = re.match(rf"\d{{1,3}}(\.\d{{1,3}}){{0,{further}}}", whole)
     return None if series is None else series[0]
 
 

@@ -30,7 +30,7 @@ from disklab.spec.amounts import only
 from disklab.spec.fio import Fio, FioSection
 from disklab.spec.replay import Replay, TraceReplay
 
-# From a trial of a device to a job of the simulator: `crates/disklab-sim/src/job.rs`.
+# From a trial of a device to a job of the simulator: `crates/disklab-sim/src/cell.rs`.
 
 FIO_FILE_BYTES = 5 * GIB
 """Each job's file. **Source:** the same: 5g a job under the deep queue, 5g to 30g at depth 1."""

@@ -404,7 +404,7 @@ def _replayed(known: _Times, told: Mapping[str, Any], job: Job) -> _Times:
 
 
 USUAL_MEMTABLE_BYTES = (2 << 30) / 3
-"""As `crates/disklab-sim/src/job.rs` has it: a third of a quarter of a heap of 8 GiB."""
+"""As `database/cassandra/job.rs` of disklab-sim has it: a third of a quarter of a heap of 8 GiB."""
 
 
 def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Yearly:

@@ -435,7 +435,7 @@ def requires_storage(spec: TrialSpec) -> bool:
 def ablations(spec: TrialSpec, ablate: Sequence[str]) -> tuple[str, ...]:
     """Return what else a cell is simulated without to see storage; empty: it sees it as it is."""
     database = spec.database
-    if database is None or facts_of(database.engine).simulator != "cassandra":
+    if database is None or not facts_of(database.engine).in_java:
         return ()
     return () if "pauses" in ablate else (*ablate, "pauses")
 

@@ -20,7 +20,8 @@ REHEARSED_BYTES = 350_000_000
 OPERATIONS = "3M"
 DEVICE_SECONDS = "60s"
 
-Stored = Literal["cassandra", "etcd", "mariadb", "mysql", "postgresql", "none"]
+NO_DATABASE = "none"
+"""fio on the disk itself."""
 
 START = {
     "azure": ("azure/Standard_E16s_v3", "azure/PremiumV2"),
@@ -48,8 +49,8 @@ def held(disks: str, each_gib: int) -> str:
 class Draft:
     """What somebody wants to know."""
 
-    database: Stored
-    """`none`: fio on the disk itself."""
+    database: str
+    """Or `NO_DATABASE`."""
     vm: str
     disks: Sequence[str]
     """One or more; more than one make a factor."""
@@ -88,7 +89,7 @@ class Draft:
     @property
     def has_nodes(self) -> bool:
         """Whether the database is a cluster, and not one server."""
-        return self.database != "none" and facts_of(self.database).usual_nodes > 1
+        return self.database != NO_DATABASE and facts_of(self.database).usual_nodes > 1
 
     @property
     def laid_out(self) -> tuple[int, int]:
@@ -101,12 +102,12 @@ def draft(wish: Draft) -> str:
     refuse([*_problems(wish)])
     title = wish.title or _title(wish)
     parts = [f"title: {word(title)}", ""]
-    parts += _device(wish) if wish.database == "none" else _cluster(wish)
+    parts += _device(wish) if wish.database == NO_DATABASE else _cluster(wish)
     factors = _factors(wish)
     if factors:
         parts += ["", "# Every combination of these levels is one cell of the matrix.", "factors:"]
         parts += factors
-    if wish.database != "none":
+    if wish.database != NO_DATABASE:
         parts += [
             "",
             "# How a rehearsal on this machine shrinks it: rows, caches, memory and credits alike.",
@@ -130,7 +131,7 @@ def _problems(wish: Draft) -> list[Problem]:
 
 
 def _title(wish: Draft) -> str:
-    of = "fio" if wish.database == "none" else facts_of(wish.database).title
+    of = "fio" if wish.database == NO_DATABASE else facts_of(wish.database).title
     if len(wish.disks) > 1:
         return f"{_listed(wish.disks)} for {of}?"
     if len(wish.caching) > 1:
@@ -256,7 +257,7 @@ def _device(wish: Draft) -> list[str]:
 
 
 def _factors(wish: Draft) -> list[str]:
-    volume = "device.volume" if wish.database == "none" else "cluster.volumes.data"
+    volume = "device.volume" if wish.database == NO_DATABASE else "cluster.volumes.data"
     found = []
     if len(wish.disks) > 1:
         found.append(f"  {volume}.disks: [{', '.join(quoted(one) for one in wish.disks)}]")

@@ -381,7 +381,7 @@ def jvm_problems(spec: WrittenTrial, site: Site) -> Iterator[Problem]:
     jvm, key = database.jvm, ("database", "jvm")
     if jvm.collector is None and jvm.heap_bytes is None:
         return
-    if facts_of(database.engine).simulator != "cassandra":
+    if not facts_of(database.engine).in_java:
         rule = f"{facts_of(database.engine).title} does not run in a Java virtual machine"
         yield Problem(site.place(key), "(given)", rule, "leave it out")
         return

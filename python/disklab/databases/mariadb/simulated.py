@@ -1,4 +1,4 @@
-"""From a trial of MariaDB to a job of the simulator: `crates/disklab-sim/src/job/mariadb.rs`.
+"""From a trial of MariaDB to a job of the simulator: its folder in `disklab-sim`.
 
 What a row takes of its leaf follows from InnoDB's own format.
 """

@@ -1,4 +1,4 @@
-"""From a trial of PostgreSQL to a job of the simulator: `crates/disklab-sim/src/job/postgresql.rs`.
+"""From a trial of PostgreSQL to a job of the simulator: its folder in `disklab-sim`.
 
 What a row takes of its page, and an entry of its index, follow from PostgreSQL's own formats.
 """

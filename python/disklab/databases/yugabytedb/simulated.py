@@ -1,4 +1,4 @@
-"""From a trial of YugabyteDB to a job of the simulator: `crates/disklab-sim/src/job/sql.rs`."""
+"""From a trial of YugabyteDB to a job of the simulator: its folder in `disklab-sim`."""
 
 from __future__ import annotations
 
