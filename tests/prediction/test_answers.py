@@ -8,6 +8,7 @@ SHARE = frozenset(
     {
         "azure-local-disks",
         "cassandra-lost-local-disk",
+        "crashes",
         "device-trace",
         "etcd-which-disk",
         "galera-local-or-attached",
