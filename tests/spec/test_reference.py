@@ -15,6 +15,7 @@ TRIALS = {
     "azure-local-disks": 12,
     "azure-queue-depths": 14,
     "azure-read-write-mix": 12,
+    "beanstalkd-fsync": 3,
     "cassandra-cache-cliff": 15,
     "cassandra-disk-caching-read-ahead": 32,
     "cassandra-disk-caching-threads": 8,
@@ -44,6 +45,7 @@ TRIALS = {
     "postgresql-lost-server": 10,
     "postgresql-year-of-weather": 1,
     "redis-fsync": 6,
+    "valkey-appendfsync": 6,
     "yugabytedb-disk-types": 15,
 }
 
