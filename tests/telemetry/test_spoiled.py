@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from disklab.telemetry.judgement import SLOWED_BY_OTHERS
 from disklab.telemetry.sources import ProcessCpu, held_up_ns
 from disklab.telemetry.spoiled import Wait, in_words, marks
 
@@ -49,6 +50,32 @@ def test_what_one_thread_waits_for_all_wait_for() -> None:
     # One of many threads that waits as long holds nobody else up.
     beside = [Wait(CPU, 0.34, 2.0)]
     assert marks(beside, 981.0, 19.6, 61.0, achieved=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("p50_ms", "others", "marked"),
+    [
+        # 0.1 core for 1,000 operations a second: each is 0.1 ms of work, and little else.
+        (0.11, 0.9, {"median"}),
+        (0.11, 0.2, set()),
+        (9.0, 0.9, set()),
+    ],
+)
+def test_what_is_mostly_work_is_slower_beside_others(
+    p50_ms: float, others: float, marked: set[str]
+) -> None:
+    """Redis, everysec, beside copies of memory: p50 0.11 ms where it was 0.08."""
+    slowed = 0.1 * others * SLOWED_BY_OTHERS
+    found = marks(
+        [Wait(CPU, 0.0, 0.0)],
+        1_000.0,
+        0.9,
+        16.0,
+        achieved=True,
+        p50_ms=p50_ms,
+        slowed_cores=slowed,
+    )
+    assert {name for name in found if name != "tail"} == marked
 
 
 @pytest.mark.parametrize(("share", "figures"), [(0.08, 0), (0.12, 1), (0.2, 3)])

@@ -251,10 +251,18 @@ def _spoiled(series: Series, judged: Judgement, loop: Mapping[str, Any]) -> dict
     """Return which figures waiting spoiled that the described system does not have."""
     if not series.operations or not series.elapsed_s:
         return {}
-    p99_ms = series.response().percentile(99) / 1e6
+    p50_ms, p99_ms = (series.response().percentile(part) / 1e6 for part in (50, 99))
     rate = series.operations / series.elapsed_s
     achieved = rate >= SUSTAINED * float(loop.get("rate_per_s", math.inf))
-    return spoiling.marks(judged.waits, rate, series.mean_ms(), p99_ms, achieved=achieved)
+    return spoiling.marks(
+        judged.waits,
+        rate,
+        series.mean_ms(),
+        p99_ms,
+        achieved=achieved,
+        p50_ms=p50_ms,
+        slowed_cores=judged.slowed_cores,
+    )
 
 
 def _rules(turn: Turn, notes: Notes, judged: Judgement) -> list[RuleFinding]:

@@ -262,6 +262,8 @@ class Judgement:
     """How much of the machine was used by whomever, 0 to 1."""
     waits: list[Wait] = field(default_factory=list)
     """What operations waited for that the described system does not have."""
+    slowed_cores: float = 0.0
+    """How much of client's and server's processor time is theirs only because others run there."""
     spoiled: dict[str, str] = field(default_factory=dict)
     """The figures that such waits spoiled, each with how; see `spoiled.marks`."""
 
@@ -288,6 +290,7 @@ def judge(  # noqa: PLR0913 - what was seen by each
     _judge_client(made, generators, cpus)
     _judge_machine(made, seen, phase, cpus)
     made.waits += _waits_for_cpu(made, seen, phase, cpus)
+    made.slowed_cores = _slowed(made, cpus)
     for (name, source), error in seen.failures.items():
         if name == phase:
             first = str(error).partition("\n")[0]
@@ -409,6 +412,19 @@ def _waits_for_cpu(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Ite
     if stolen:
         share = stolen * min(ours / busy, 1.0) if busy else 0.0
         yield Wait("for a processor that the hypervisor gave to others", share, 0.0)
+
+
+SLOWED_BY_OTHERS = 0.5
+"""How much longer work takes on a machine that others fill: they use its caches and memory too.
+Redis' median took 1.4 to 1.5 times as long beside copies of memory, a compiler and a rehearsal
+(docs/busy.md)."""
+
+
+def _slowed(made: Judgement, cpus: int) -> float:
+    """Return the cores of client and server that others' use of caches and memory takes."""
+    ours = made.cpu_ratio.get("client", 0.0) + made.cpu_ratio.get("server", 0.0)
+    others = max(made.busy_ratio - sum(made.cpu_ratio.values()), 0.0)
+    return ours * cpus * others * SLOWED_BY_OTHERS
 
 
 def _waits_for_emulator(

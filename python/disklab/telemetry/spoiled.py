@@ -8,6 +8,7 @@ nothing is much: how much of the processors others took says neither.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,12 +35,20 @@ class Wait:
     """For which share of the time all operations waited behind it, where a server is one thread."""
 
 
-def marks(
-    waits: Sequence[Wait], ops_per_s: float, mean_ms: float, p99_ms: float, *, achieved: bool
+def marks(  # noqa: PLR0913 - the figures of one measurement
+    waits: Sequence[Wait],
+    ops_per_s: float,
+    mean_ms: float,
+    p99_ms: float,
+    *,
+    achieved: bool,
+    p50_ms: float = math.inf,
+    slowed_cores: float = 0.0,
 ) -> dict[str, str]:
     """Return the figures that do not count, each with the reason; times are of one clock.
 
-    `achieved`: the rate is one that was offered, and all of it was done.
+    `achieved`: the rate is one that was offered, and all of it was done. `slowed_cores`: seconds of
+    work in each second that are there because others use this machine's caches and memory.
     """
     in_flight = ops_per_s * mean_ms / 1e3
     if not waits or in_flight <= 0 or p99_ms <= 0:
@@ -55,6 +64,12 @@ def marks(
                 f"operations spent {min(share, 1.0):.0%} of their time waiting, most of it "
                 f"{first.what}"
             )
+    # Work is in each operation, so it is held against the usual one, not against a mean of waits.
+    slower = slowed_cores / ops_per_s * 1e3 / p50_ms
+    if slower > MOST_SHARE[MEDIAN] and MEDIAN not in found:
+        found[MEDIAN] = (
+            f"{slower:.0%} of an operation's time was work that takes longer beside other programs"
+        )
     reaching = [wait for wait in waits if _reaches(wait, ops_per_s)]
     longest = max(reaching, key=lambda wait: wait.tail_ms, default=None)
     if longest is not None and longest.tail_ms > MOST_SHARE[TAIL] * p99_ms:
