@@ -44,9 +44,7 @@ TRACE_SUFFIX = ".blkparse.txt"
 LONGEST_TRACE_S = 600.0
 """A replay has at most a million I/Os, which is less of most disks that work."""
 
-DatabaseArgument = Annotated[
-    str, typer.Argument(help="What runs there.", **{**one_of(OBSERVED), "metavar": "DATABASE"})
-]
+DatabaseArgument = Annotated[str, typer.Argument(help="What runs there.", **one_of(OBSERVED))]
 Address = Annotated[
     list[str],
     typer.Option(
