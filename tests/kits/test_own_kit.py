@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,43 @@ def test_it_is_measured_on_a_host_over_ssh(
     assert any("sync_interval 2m" in text for text in result.warnings), result.warnings
     log = (run.folder / "logs" / "n1-output.log").read_text(encoding="utf-8")
     assert "Server is ready" in log
+
+
+@pytest.mark.machine
+@pytest.mark.long
+def test_a_killed_measurement_goes_on_with_its_full_data(
+    bench: Bench, ssh_server: SshServer, volume: Path, own: Path
+) -> None:
+    (address,) = free_addresses(1, tuple(kit_named("nats").kit.ports.values()))
+    host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
+    bench.write("e.yaml", MEASURED)
+    bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
+    words = ("measure", "e.yaml", "--hosts", "h.yaml", "--yes", "--repeat", "1")
+    with bench.start(*words, "--kit", str(own)) as process:
+
+        def is_full() -> bool:
+            assert process.poll() is None
+            return any('"filled"' in file.read_text() for file in volume.glob("*/.disklab-filled"))
+
+        bench.wait_until(is_full)
+        process.kill()
+        process.communicate(timeout=60)
+    (first,) = bench.runs()
+    log = first.folder / "logs" / "n1-output.log"
+    begun = log.stat().st_size if log.exists() else 0
+    code, _, err = bench.run("measure", "--resume", first.folder.name, "--yes", "--kit", str(own))
+    assert code in (0, 1), err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    assert result.ops_per_s
+    assert [phase for phase in result.phases if phase.name == "fill"] == []
+    # The second server found what the first was filled with.
+    second = log.read_bytes()[begun:].decode()
+    found = re.search(r"Restored ([\d,]+) messages for stream", second)
+    assert found is not None, second
+    assert int(found[1].replace(",", "")) >= 200
 
 
 @pytest.mark.machine

@@ -357,6 +357,8 @@ class OwnDatabaseStage(ClusterStage):
             if kept is not None:
                 change = kept[name]
                 say(f"{spot.host}: continuing with the complete data in {change.path}")
+                # The server of the killed start may still run, and hold its ports.
+                folders.end_processes(machine, change.path)
             else:
                 # The volume of the tables may be called otherwise: `groups` can say so.
                 volume = spot.volume if name == DATA else name
