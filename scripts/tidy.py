@@ -114,6 +114,79 @@ def ratchets(sources: list[Path]) -> Iterator[str]:
             yield f"{pattern} stands {count} times in {files}, {most} before: {way_out}"
 
 
+def rust_modules(crate: Path) -> dict[tuple[str, ...], Path]:
+    """Return the files of a crate by the paths of their modules."""
+    source = crate / "src"
+    modules = {}
+    for path in source.rglob("*.rs"):
+        parts = path.relative_to(source).with_suffix("").parts
+        modules[parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts] = path
+    return modules
+
+
+def used_paths(text: str) -> Iterator[list[str]]:
+    """Yield the paths that a Rust file names outside its tests; `use a::{b, c::d}` has two."""
+    text = re.sub(r"//.*", "", text.partition("#[cfg(test)]\nmod ")[0])
+
+    def expanded(prefix: list[str], tree: str) -> Iterator[list[str]]:
+        depth, part = 0, ""
+        for letter in tree + ",":
+            depth += (letter == "{") - (letter == "}")
+            if letter != "," or depth:
+                part += letter
+                continue
+            head, brace, rest = part.partition("{")
+            path = prefix + [name.strip() for name in head.split(" as ")[0].split("::")]
+            if brace:
+                yield from expanded(path[:-1], rest.rpartition("}")[0])
+            elif part.strip():
+                yield path
+            part = ""
+
+    for use in re.finditer(r"\buse ([^;]+);", text):
+        yield from expanded([], use[1])
+    for path in re.finditer(r"\b[a-z_]\w*(?:::\w+)+", re.sub(r"\buse [^;]+;", "", text)):
+        yield path[0].split("::")
+
+
+def uses_of_modules(crate: Path) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """Return which modules of its crate each module uses, but for those that it is a part of.
+
+    A file of a folder adds methods to the type of the file above it: the two are one thing.
+    """
+    modules = rust_modules(crate)
+    uses: dict[tuple[str, ...], set[tuple[str, ...]]] = {module: set() for module in modules}
+    for module, path in modules.items():
+        for names in used_paths(path.read_text(encoding="utf-8")):
+            target, rest = list(module), names
+            if names[0] == "crate":
+                target, rest = [], names[1:]
+            while rest and rest[0] in ("super", "self"):
+                target, rest = target[: len(target) - (rest[0] == "super")], rest[1:]
+            while rest and (*target, rest[0]) in modules:
+                target, rest = [*target, rest[0]], rest[1:]
+            if module[: len(target)] != tuple(target):
+                uses[module].add(tuple(target))
+    return uses
+
+
+def circles(crate: Path) -> Iterator[str]:
+    """Yield complaints about files of a crate that use each other in a circle."""
+    uses = uses_of_modules(crate)
+    left = dict(uses)
+    while True:
+        # Who uses nobody that is left, or is used by nobody that is left, is in no circle.
+        used = {target for targets in left.values() for target in targets}
+        kept = {module: targets & left.keys() for module, targets in left.items()}
+        kept = {module: targets for module, targets in kept.items() if targets and module in used}
+        if kept == left:
+            break
+        left = kept
+    if left:
+        names = ", ".join(sorted("::".join(module) for module in left))
+        yield f"{crate}: files that use each other in a circle, or lie between two: {names}"
+
+
 def long_lines() -> Iterator[str]:
     """Yield complaints about lines of pages that somebody wrote, but for rows of their tables."""
     for page in (*Path().glob("*.md"), *Path("docs").rglob("*.md")):
@@ -132,6 +205,9 @@ def main() -> int:
     found += [complaint for path in sources for complaint in against_the_house(path)]
     found += long_lines()
     found += ratchets(sources)
+    found += [
+        complaint for crate in sorted(Path("crates").iterdir()) for complaint in circles(crate)
+    ]
     for complaint in found:
         print(complaint, file=sys.stderr)
     return 1 if found else 0

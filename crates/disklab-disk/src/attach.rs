@@ -1,8 +1,8 @@
 //! Building a host, adding volumes to it, taking them away.
 
 use crate::agenda::Agenda;
-use crate::caching::HostCache;
 use crate::gate::{Gate, Place};
+use crate::host::caching::HostCache;
 use crate::host::{Host, Power};
 use crate::io::{Completion, VolumeId};
 use crate::lane::{Lane, ServiceTimes, Streams};

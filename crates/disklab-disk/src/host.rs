@@ -4,17 +4,21 @@ use disklab_units::{Bytes, Instant};
 
 use crate::agenda::Agenda;
 use crate::cache::BlockCache;
-use crate::caching::HostCache;
 use crate::counters::VolumeCounters;
 use crate::fault::{Change, Fault};
 use crate::gate::Gate;
 use crate::io::{Completion, Destaged, Io, VolumeId};
-use crate::journal::Journal;
 use crate::lane::Lane;
 use crate::parents::Parents;
 use crate::profile::{Caching, HostProfile, Medium, VolumeProfile};
 use crate::refusal::Refusal;
 use crate::volume::Volume;
+
+pub(crate) mod caching;
+pub(crate) mod journal;
+
+use caching::HostCache;
+use journal::Journal;
 
 /// What a host cache held; all of it clean.
 #[derive(Clone, Debug)]

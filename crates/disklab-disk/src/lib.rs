@@ -7,7 +7,6 @@ mod agenda;
 mod attach;
 mod bucket;
 mod cache;
-mod caching;
 mod change;
 mod counters;
 mod destage;
@@ -18,7 +17,6 @@ mod flow;
 mod gate;
 mod host;
 mod io;
-mod journal;
 mod lane;
 mod latency;
 mod limit;
@@ -35,9 +33,9 @@ pub use counters::{
     CacheCounters, Credits, LimitCounters, OperationCounters, Operations, VolumeCounters,
 };
 pub use fault::{Change, Fault};
+pub use host::journal::{JournalEntry, JournalSpan, JournalWait};
 pub use host::{CacheContents, Host};
 pub use io::{Completion, Destaged, Io, Op, Outcome, VolumeId};
-pub use journal::{JournalEntry, JournalSpan, JournalWait};
 pub use part::Route;
 pub use refusal::{Reason, Refusal, Rules};
 pub use table::prefetch;

@@ -15,7 +15,6 @@ use crate::backing::BackingChoice;
 use crate::calibrate::Envelope;
 use crate::clock;
 use crate::command::{self, Command, Commands, Inbox};
-use crate::control;
 use crate::device::{Device, Devices};
 use crate::dilated::DilatedHost;
 use crate::driver::{Driver, End};
@@ -27,25 +26,17 @@ use crate::host_dir::HostDir;
 use crate::issue_times::Recorder;
 use crate::protect;
 use crate::signals::Signals;
-use crate::transport::{TransportKind, VolumeIndex};
+use crate::transport::{TransportChoice, TransportKind, VolumeIndex};
 use crate::watchdog::{self, Heartbeat};
 
 mod calibration;
+mod control;
 mod host_cache;
 mod issue;
 mod volumes;
 
 pub use host_cache::CacheRange;
 pub use volumes::Data;
-
-/// Which transport is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportChoice {
-    /// The best that this kernel has.
-    Auto,
-    /// This one or none.
-    Only(TransportKind),
-}
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -395,7 +386,7 @@ impl Emulated {
             volume
                 .device
                 .claim()
-                .map_err(|in_use| in_use.explain(&volume.name, &volume.device))?;
+                .map_err(|in_use| in_use.explain(&volume.name, &volume.device.path()))?;
         }
         Ok(self.detach_all(data, DETACH_WAIT))
     }

@@ -4,12 +4,11 @@ use std::io;
 use std::path::Path;
 
 use crate::device::Devices;
-use crate::emulator::TransportChoice;
 use crate::error::EmulatorError;
 use crate::fuse::{Connection, DevTransport, Mount, UringTransport};
 use crate::host_dir::HostDir;
 use crate::ring::Ring;
-use crate::transport::{Transport, TransportKind};
+use crate::transport::{Transport, TransportChoice, TransportKind};
 use crate::ublk::{self, UblkTransport};
 
 /// Absent where the module is not loaded and in many containers.

@@ -7,10 +7,10 @@
 mod awake;
 pub mod backing;
 mod calibrate;
+mod claim;
 mod clock;
 mod command;
 mod connections;
-mod control;
 mod device;
 mod dilated;
 pub mod driver;
@@ -39,9 +39,9 @@ pub mod ublk;
 mod watchdog;
 
 pub use calibrate::Envelope;
-pub use device::user_of;
-pub use emulator::{Calibrate, Options, TransportChoice, run};
+pub use claim::user_of;
+pub use emulator::{Calibrate, Options, run};
 pub use error::EmulatorError;
 pub use event::Event;
 pub use loop_device::LoopDevice;
-pub use transport::TransportKind;
+pub use transport::{TransportChoice, TransportKind};

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::device::{self, InUse};
+use crate::claim::{InUse, claim};
 use crate::error::EmulatorError;
 use crate::transport::MAX_IO_BYTES;
 
@@ -246,7 +246,7 @@ impl LoopDevice {
         if !self.is_ours() {
             return Err(InUse::NotOurs);
         }
-        device::claim(&self.path())
+        claim(&self.path())
     }
 
     /// Takes the device away, unless it is in use or not ours.

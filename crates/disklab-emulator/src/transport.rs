@@ -92,6 +92,15 @@ pub enum TransportKind {
     Ublk,
 }
 
+/// Which transport is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// The best that this kernel has.
+    Auto,
+    /// This one or none.
+    Only(TransportKind),
+}
+
 impl TransportKind {
     /// As on the command line and in JSON.
     pub fn name(self) -> &'static str {

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::device::{self, InUse};
+use crate::claim::{InUse, claim};
 use crate::error::EmulatorError;
 use crate::ublk::control::{Control, ControlError, REQUESTS};
 use crate::ublk::protocol::CONTROL_PATH;
@@ -178,7 +178,7 @@ impl UblkDevice {
     pub fn claim(&self) -> Result<File, InUse> {
         let mut control = Control::open().map_err(InUse::System)?;
         match control.info(self.number) {
-            Ok(info) if info.mark == self.mark => device::claim(&self.path()),
+            Ok(info) if info.mark == self.mark => claim(&self.path()),
             Ok(_) => Err(InUse::NotOurs),
             Err(error) if error.cause.raw_os_error() == Some(libc::ENODEV) => Err(InUse::NotOurs),
             Err(error) => Err(InUse::System(error.cause)),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use disklab_sim::job::Fidelity;
+use disklab_sim::cell::Fidelity;
 use serde_json::{Value, json};
 
 /// Arguments of the subcommand.

@@ -12,13 +12,14 @@ mod silence;
 mod stream;
 mod tls;
 
-use std::fmt::Debug;
 use std::future::Future;
 
 use serde::Deserialize;
 
-use crate::error::{LoadError, Problem};
-use crate::job::{Cql, Job, Postgresql, Rows};
+use crate::error::LoadError;
+use crate::job::share::Share;
+use crate::job::target::{Cql, Postgresql, Protocol};
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
@@ -62,7 +63,7 @@ pub trait OpenRows: RowClient + Sized + 'static {
 
     /// Connects; the table must be there, where the database has tables.
     fn open(
-        job: &Job,
+        share: &Share,
         target: &Self::Target,
         rows: &Rows,
     ) -> impl Future<Output = Result<Self, LoadError>>;
@@ -70,26 +71,6 @@ pub trait OpenRows: RowClient + Sized + 'static {
     /// How many nodes it speaks to; None: as many as there are contact points.
     fn nodes(&self) -> Option<usize> {
         None
-    }
-}
-
-/// What a job says of a database, whichever its protocol is.
-pub trait Protocol: Debug {
-    /// `HOST:PORT` of some of its nodes.
-    fn contact_points(&self) -> &[String];
-
-    /// The longest that an operation may take.
-    fn request_timeout_ms(&self) -> u64;
-
-    /// The most operations in flight of one generator, and why.
-    fn most_in_flight(&self) -> (u32, &'static str);
-
-    /// What is wrong with the rest of it.
-    fn problems(&self) -> Vec<Problem>;
-
-    /// Operations on rows that this client does not do, and why; none: it does all.
-    fn lacks(&self) -> (&'static [&'static str], &'static str) {
-        (&[], "")
     }
 }
 
@@ -124,6 +105,16 @@ macro_rules! protocols {
                 match self {
                     $(Target::$name(target) => target,)*
                 }
+            }
+
+            /// `HOST:PORT` of some of its nodes.
+            pub fn contact_points(&self) -> &[String] {
+                self.protocol().contact_points()
+            }
+
+            /// The longest that an operation may take.
+            pub fn request_timeout_ms(&self) -> u64 {
+                self.protocol().request_timeout_ms()
             }
 
             /// Does something with the target's client of rows.

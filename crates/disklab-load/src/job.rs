@@ -2,8 +2,9 @@
 //!
 //! The figures are those of the whole load; each [`Generator`] takes its own part of them.
 
-mod target;
-mod workload;
+pub(crate) mod share;
+pub(crate) mod target;
+pub(crate) mod workload;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ use serde::Deserialize;
 use crate::error::{LoadError, Problem};
 
 pub use crate::clients::Target;
+pub use share::Generator;
+use share::Share;
 pub use target::{
     Consistency, Cql, Login, Postgresql, Secret, name_problem, needless_authorities, rows,
     twelve_seconds,
@@ -112,31 +115,6 @@ pub struct Stop {
     pub give_up_s: f64,
 }
 
-/// One of several processes that make a load together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Generator {
-    /// Which: `0..count`.
-    pub index: u32,
-    /// Of how many.
-    pub count: u32,
-}
-
-impl Default for Generator {
-    fn default() -> Generator {
-        Generator { index: 0, count: 1 }
-    }
-}
-
-impl Generator {
-    /// This generator's part of `whole` things; the parts of all add up to it.
-    pub fn part(&self, whole: u64) -> u64 {
-        let upto =
-            |index: u32| u128::from(whole) * u128::from(index) / u128::from(self.count.max(1));
-        (upto(self.index + 1) - upto(self.index)) as u64
-    }
-}
-
 impl Load {
     /// The arrivals by which operations are due; None: they are due at once.
     pub fn arrivals(&self) -> Option<Open> {
@@ -194,9 +172,14 @@ impl Job {
         Duration::from_millis(self.target.request_timeout_ms())
     }
 
-    /// The same by this machine's clock, which a database keeps.
-    pub fn request_timeout_here(&self) -> Duration {
-        self.time_dilation.span_of_machine(self.request_timeout())
+    /// What its clients need of it.
+    pub fn share(&self) -> Share {
+        Share {
+            seed: self.seed,
+            generator: self.generator,
+            slots: self.slots() as usize,
+            timeout: self.time_dilation.span_of_machine(self.request_timeout()),
+        }
     }
 
     /// How long nothing may succeed: as asked, but not before two operations in a row could have timed out.
@@ -253,7 +236,7 @@ impl Job {
             "some time has to pass",
             "use 30",
         );
-        found.extend(self.target.problems());
+        found.extend(target::target_problems(self.target.protocol()));
         found.extend(self.workload.problems());
         if let Workload::Tpcc(_) = &self.workload {
             found.extend(self.tpcc_problems());

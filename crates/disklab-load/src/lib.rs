@@ -21,6 +21,7 @@ pub mod arrivals;
 mod begin;
 pub mod clients;
 mod clock;
+pub mod content;
 mod deadline;
 mod error;
 pub mod job;

@@ -14,10 +14,11 @@ use tokio::task::JoinSet;
 
 use crate::arrivals::Arrivals;
 use crate::begin;
-use crate::clients::{OpenRows, Protocol, WithRows};
+use crate::clients::{OpenRows, WithRows};
 use crate::clock::{Clock, cpu_time, unix_nanos};
 use crate::deadline::Deadline;
 use crate::error::{LoadError, Problem};
+use crate::job::target::Protocol;
 use crate::job::{Job, Load, Rows, Stage, Target, Tpcc, Workload as Asked};
 use crate::output::{End, Said, Writer, say};
 use crate::pacing::{Pacing, Schedule, Terminals};
@@ -124,7 +125,7 @@ impl<O: Write + Send> WithRows for DriveRows<'_, O> {
             rows,
             out,
         } = self;
-        let client = runtime.block_on(C::open(job, target, rows))?;
+        let client = runtime.block_on(C::open(&job.share(), target, rows))?;
         let nodes = client.nodes().unwrap_or(target.contact_points().len());
         let ledger = rows.versions.as_ref().map(Ledger::knowing).transpose();
         let ledger = ledger.expect("checked when the job was read");

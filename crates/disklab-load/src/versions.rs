@@ -1,6 +1,6 @@
 //! Which version of each row was acknowledged: what tells that a read is stale, or that an update was lost.
 //!
-//! Every write of a run has a number, its version, which stands in the row ([`crate::workloads::rows::Content`]). A
+//! Every write of a run has a number, its version, which stands in the row ([`crate::content::Content`]). A
 //! read that began when a newer version had been acknowledged must not show an older one. Two writes of a row that
 //! were under way at once may end in either order, and a write that failed may have arrived, or arrive later: neither
 //! is held against the database.

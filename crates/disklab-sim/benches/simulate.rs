@@ -6,7 +6,7 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
-use disklab_sim::job::{Job, Kind};
+use disklab_sim::cell::{Job, Kind};
 use disklab_sim::{Report, simulate};
 
 fn main() {

@@ -3,8 +3,8 @@
 use disklab_disk::Refusal;
 use serde_json::{Value, json};
 
-use crate::job::{Fidelity, Job};
-use crate::simulate_all;
+use crate::cell::{Job, simulate_all};
+use crate::job::Fidelity;
 
 /// The answers to one job, one for each of its cells, and whether it was accepted. `fidelity`: instead of the job's own.
 pub fn answers(line: &str, fidelity: Option<Fidelity>) -> (Vec<Value>, bool) {
@@ -39,7 +39,7 @@ fn unreadable(line: &str, error: &serde_json::Error) -> Value {
         "place": "job",
         "value": format!("column {}", error.column()),
         "rule": error.to_string(),
-        "way_out": "give a job as in crates/disklab-sim/src/job.rs",
+        "way_out": "give a job as in docs/contracts/7-simulated-cells.md",
     });
     // The number may be there although something else is wrong.
     let cell = serde_json::from_str::<Value>(line)

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use disklab_disk::{Op, VolumeId};
 
+use crate::database::cassandra::job::{Compaction, Database};
 use crate::filelayout::PAGE_BYTES;
-use crate::job::{Compaction, Database};
 use crate::storage::{PendingIo, PendingIos, Purpose, Storage};
 
 /// Bytes of one write. **Source:** Premium SSD counts I/Os in units of 256 KiB, and Linux writes

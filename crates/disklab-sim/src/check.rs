@@ -1,15 +1,14 @@
 //! The rules of a job: every broken one is named at once. Those of a database are in its folder; here are the rules that
 //! several share, and those of devices and files.
 
+use disklab_disk::Rules;
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Refusal, Rules};
 
 use crate::cluster::MOST_REPLICAS;
-use crate::database::cassandra;
 use crate::job::faults::{Event, What};
 use crate::job::{
-    Client, Cluster, DeviceJob, FileJob, Fio, Job, Kind, Load, PostgresqlWorkload, ServerJob,
-    SqlFaults, Stop, Trace, Transaction,
+    Client, Cluster, DeviceJob, FileJob, Fio, Load, PostgresqlWorkload, ServerJob, SqlFaults, Stop,
+    Trace, Transaction,
 };
 
 /// Most nodes: their numbers fit a byte, with room.
@@ -18,35 +17,8 @@ const MOST_NODES: u32 = 64;
 pub const MOST_UNDER_WAY: u32 = 1 << 20;
 /// Most I/Os of a trace: their numbers fit an event's code, and a job of them some ten megabytes.
 const MOST_TRACED: usize = 1 << 24;
-/// Most I/Os that are told one by one: more than an eye follows.
-const MOST_JOURNAL: u32 = 1_000;
 /// Largest tables of a server: some bytes are kept for each page of them.
 const MOST_TABLE_BYTES: u64 = 2 << 40;
-
-/// Checks everything that the disk model does not check itself.
-pub fn check(job: &Job) -> Result<(), Refusal> {
-    let mut rules = Rules::default();
-    job.check_kind(&mut rules);
-    match &job.kind {
-        Kind::Cassandra(first) => cassandra::check_cells(&mut rules, first, &job.then, job.seed),
-        _ => rules.must(
-            job.then.is_empty(),
-            "then",
-            job.then.len(),
-            "only cells of a database follow each other",
-            "leave it out",
-        ),
-    }
-    let wanted = job.journal.map_or(0, |journal| journal.most);
-    rules.must(
-        wanted <= MOST_JOURNAL && (wanted == 0 || !matches!(job.kind, Kind::File(_))),
-        "journal.most",
-        wanted,
-        &format!("up to {MOST_JOURNAL} I/Os of disks are told one by one; a file has no disk"),
-        "ask for fewer, or leave it out",
-    );
-    rules.verdict()
-}
 
 /// Numbers that are at least one, by their places.
 pub fn positive(rules: &mut Rules, all: &[(&str, u64)]) {

@@ -9,7 +9,9 @@ use crate::chance::exponential;
 pub use crate::client::keys::RowKeys;
 use crate::client::what::Shares;
 pub use crate::client::what::{NAMES, What};
-use crate::job::{Arrivals, Client, Load, Mechanism, Parameters, Workload};
+use crate::database::cassandra::job::Workload;
+use crate::database::cassandra::parameters::Parameters;
+use crate::job::{Arrivals, Client, Load, Mechanism};
 use crate::network::Link;
 use crate::station::{Servers, Usage};
 

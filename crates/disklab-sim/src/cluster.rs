@@ -3,7 +3,9 @@
 use disklab_units::random::{Stream, mix};
 
 use crate::chance::exponential;
-use crate::job::{Cluster, Consistency};
+use crate::database::cassandra::job::Consistency;
+use crate::job::Cluster;
+use crate::job::faults::{Event, Faults, What};
 use crate::permutation::Permutation;
 
 /// Most replicas of a row that the simulator keeps.
@@ -45,6 +47,16 @@ pub enum Change {
     Joins(u8),
     /// The others take what it has.
     Leaves(u8),
+}
+
+/// How faults change the ring, in the order of time.
+pub fn changes_of(faults: &Faults) -> Vec<Change> {
+    let of = |event: &Event| match event.what {
+        What::Add => Some(Change::Joins(event.node as u8)),
+        What::Decommission => Some(Change::Leaves(event.node as u8)),
+        _ => None,
+    };
+    faults.in_order().iter().filter_map(of).collect()
 }
 
 impl Change {

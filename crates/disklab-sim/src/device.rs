@@ -12,8 +12,9 @@ use disklab_units::{Bytes, Instant};
 use crate::disks::Disks;
 use crate::engine::{Code, Queue};
 use crate::event::{Happening, events};
-use crate::job::{CacheState, DeviceJob, Fio, Mechanism};
+use crate::job::{CacheState, DeviceJob, Fio};
 use crate::machine::own_profile;
+use crate::model::Setting;
 use crate::record::Recorder;
 use crate::station::Servers;
 use journal::{Joined, Journal, Request, Step};
@@ -108,13 +109,8 @@ pub struct Device {
 
 impl Device {
     /// Builds the device. Refuses what the disk model refuses; the job is checked.
-    pub fn new(
-        job: &DeviceJob,
-        first: &Fio,
-        seed: u64,
-        off: &[Mechanism],
-    ) -> Result<Device, Refusal> {
-        let mut bench = Bench::new(job, seed, off)?;
+    pub fn new(job: &DeviceJob, first: &Fio, setting: &Setting) -> Result<Device, Refusal> {
+        let mut bench = Bench::new(job, setting)?;
         let (host, volume) = (&mut bench.disks.host, bench.volume);
         let size = host.volume(volume).map_or(0, |v| v.size_bytes);
         let loads: Vec<&Fio> = std::iter::once(first).chain(&job.beside).collect();
@@ -150,9 +146,9 @@ impl Device {
             slots,
             kernel: Vec::new(),
             free: Vec::new(),
-            places: Stream::new(seed, "fio places"),
-            directions: Stream::new(seed, "fio directions"),
-            sizes: Stream::new(seed, "fio sizes"),
+            places: Stream::new(setting.seed, "fio places"),
+            directions: Stream::new(setting.seed, "fio directions"),
+            sizes: Stream::new(setting.seed, "fio sizes"),
             busy_before_ns: 0,
         })
     }
@@ -496,9 +492,8 @@ pub struct Bench<E> {
 
 impl<E: Code> Bench<E> {
     /// The idle volume of a checked job. Refuses what the disk model refuses.
-    pub fn new(job: &DeviceJob, seed: u64, off: &[Mechanism]) -> Result<Bench<E>, Refusal> {
-        let has_windows = !off.contains(&Mechanism::ThrottleWindows);
-        let disks = Disks::new(own_profile(&job.host, 0, seed, has_windows))?;
+    pub fn new(job: &DeviceJob, setting: &Setting) -> Result<Bench<E>, Refusal> {
+        let disks = Disks::new(own_profile(&job.host, 0, setting))?;
         let volume = disks.host.volume_named(&job.volume);
         let volume = volume.expect("the job was checked: the volume exists");
         Ok(Bench {

@@ -85,26 +85,8 @@ pub fn kind_and_number(code: u32, bits: u32) -> (u32, u32) {
 
 /// Declares events: each a kind, and what it is of if it is of something.
 ///
-/// `of sessions`: events of a database under transactions. `in 32 bits`: of another one. `in 28 bits`: events that are one
-/// kind of another's.
+/// `in 32 bits`: events of a database. `in 28 bits`: events that are one kind of another's.
 macro_rules! events {
-    ($(#[$about:meta])* $reach:vis enum $name:ident of sessions { $($kinds:tt)+ }) => {
-        $crate::event::events! {
-            $(#[$about])*
-            $reach enum $name in 32 bits {
-                /// What happens to every session.
-                Sql(event: $crate::database::sessions::SqlEvent),
-                $($kinds)+
-            }
-        }
-
-        impl From<$crate::database::sessions::SqlEvent> for $name {
-            #[inline]
-            fn from(event: $crate::database::sessions::SqlEvent) -> $name {
-                $name::Sql(event)
-            }
-        }
-    };
     (
         $(#[$about:meta])*
         $reach:vis enum $name:ident in $bits:literal bits {

@@ -1,164 +1,20 @@
-//! One cell of a matrix as the simulator takes it: everything resolved, every number with its unit.
-//!
-//! The JSON form is the contract between `disklab predict` and `disklab-engine simulate` (see
-//! docs/contracts/7-simulated-cells.md). Unknown fields are refused.
+//! What jobs are made of: clusters, clients, loads, faults, devices and files. A database's own is in its folder.
 
 use disklab_disk::profile::HostProfile;
-use disklab_disk::{Refusal, Rules};
 use serde::{Deserialize, Serialize};
-
-use crate::check;
-use crate::database::mariadb::Mariadb;
-use crate::database::postgresql::Postgresql;
-use crate::database::yugabytedb::Yugabytedb;
-use crate::database::{cassandra, etcd, etcd::Etcd, mariadb, postgresql, yugabytedb};
-use crate::report::Report;
-use crate::simulate::{self, simulate_one};
 
 pub mod faults;
 mod fio;
 mod load;
 mod transactions;
 
-pub use cassandra::job::{
-    Access, Compaction, Consistency, Database, DatabaseJob, Dataset, Engine, Workload,
-};
-pub use cassandra::operations::OtherOperations;
-pub use cassandra::parameters::{Collector, Parameters};
-pub use etcd::{EtcdJob, EtcdParameters, EtcdSettings};
 pub use faults::{Faults, SqlFaults};
 pub use fio::{BlockShare, Buffered, Fio, Sync};
 pub use load::{Arrivals, Load};
-pub use mariadb::job::{MariadbJob, MariadbParameters, MariadbSettings, Replication};
-pub use postgresql::job::{PostgresqlJob, PostgresqlParameters, PostgresqlSettings};
 pub use transactions::{
     AccessKind, PostgresqlWorkload, Preference, Relation, RowAccess, RowDraw, RowSize, ServerJob,
     Statement, Transaction,
 };
-pub use yugabytedb::job::{SqlDatabase, SqlEngine, SqlJob, SqlParameters, SqlWorkload, Table};
-
-/// One cell.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Given", into = "Given")]
-pub struct Job {
-    /// The caller's number for it; comes back in the answer.
-    pub cell: u64,
-    /// Start of every random stream.
-    pub seed: u64,
-    /// How much of the cell is simulated.
-    pub fidelity: Fidelity,
-    /// Mechanisms that are switched off, to see what each is worth.
-    pub ablate: Vec<Mechanism>,
-    /// Which I/Os are told one by one; none: no such list.
-    pub journal: Option<Journal>,
-    /// What is simulated.
-    pub kind: Kind,
-    /// Database cells that follow on the same cluster and data, in order; their caches may be `as-left`.
-    pub then: Vec<Follower>,
-}
-
-/// Declares what can be simulated: its key in JSON, its job, the rules of that, and how a cell of it is simulated.
-macro_rules! kinds {
-    ($($(#[$about:meta])* $key:ident => $kind:ident($job:ty), $check:path, $simulate:expr;)+) => {
-        /// What is simulated; in JSON a key of its own.
-        #[derive(Clone, Debug)]
-        #[allow(clippy::large_enum_variant, reason = "there is one for each job")]
-        pub enum Kind {
-            $($(#[$about])* $kind($job),)+
-        }
-
-        /// A job as its JSON has it: exactly one of the kinds is given.
-        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Given {
-            cell: u64,
-            seed: u64,
-            #[serde(default)]
-            fidelity: Fidelity,
-            #[serde(default)]
-            ablate: Vec<Mechanism>,
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            journal: Option<Journal>,
-            $(#[serde(default, skip_serializing_if = "Option::is_none")]
-            $key: Option<$job>,)+
-            #[serde(default)]
-            then: Vec<Follower>,
-        }
-
-        impl TryFrom<Given> for Job {
-            type Error = String;
-
-            fn try_from(given: Given) -> Result<Job, String> {
-                let kinds = [$(given.$key.map(Kind::$kind)),+];
-                let mut kinds = kinds.into_iter().flatten();
-                let (Some(kind), None) = (kinds.next(), kinds.next()) else {
-                    let keys = [$(stringify!($key)),+].join(", ");
-                    return Err(format!("a cell has exactly one of these keys: {keys}"));
-                };
-                Ok(Job {
-                    cell: given.cell,
-                    seed: given.seed,
-                    fidelity: given.fidelity,
-                    ablate: given.ablate,
-                    journal: given.journal,
-                    kind,
-                    then: given.then,
-                })
-            }
-        }
-
-        impl From<Job> for Given {
-            fn from(job: Job) -> Given {
-                let mut given = Given {
-                    cell: job.cell,
-                    seed: job.seed,
-                    fidelity: job.fidelity,
-                    ablate: job.ablate,
-                    journal: job.journal,
-                    then: job.then,
-                    ..Given::default()
-                };
-                match job.kind {
-                    $(Kind::$kind(own) => given.$key = Some(own),)+
-                }
-                given
-            }
-        }
-
-        impl Job {
-            /// The rules of its kind.
-            pub(crate) fn check_kind(&self, rules: &mut Rules) {
-                match &self.kind {
-                    $(Kind::$kind(own) => $check(rules, own),)+
-                }
-            }
-
-            /// Simulates its cell, and those that follow it. It is checked.
-            pub(crate) fn simulate(&self) -> Result<Vec<Report>, Refusal> {
-                match &self.kind {
-                    $(Kind::$kind(own) => $simulate(self, own),)+
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// Cassandra under rows.
-    database => Cassandra(DatabaseJob), cassandra::check, cassandra::simulate;
-    /// YugabyteDB under transactions.
-    sql => Yugabytedb(SqlJob), yugabytedb::check, simulate_one::<Yugabytedb>;
-    /// PostgreSQL under transactions.
-    postgresql => Postgresql(PostgresqlJob), postgresql::check, simulate_one::<Postgresql>;
-    /// InnoDB of MariaDB, or MySQL, under transactions.
-    mariadb => Mariadb(MariadbJob), mariadb::check, simulate_one::<Mariadb>;
-    /// etcd under requests.
-    etcd => Etcd(EtcdJob), etcd::check, simulate_one::<Etcd>;
-    /// One device under fio, or under a trace.
-    device => Device(DeviceJob), check::check_device, simulate::device;
-    /// A file that one reader reads through the page cache.
-    file => File(FileJob), check::check_file, simulate::file;
-}
 
 /// A list of I/Os, as they were at the disks of the first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,19 +24,6 @@ pub struct Journal {
     pub from_ns: u64,
     /// How many at most.
     pub most: u32,
-}
-
-/// A cell that follows another one on the same cluster.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Follower {
-    /// The caller's number for it.
-    pub cell: u64,
-    /// What differs in it are load, caching, read-ahead and what was before.
-    pub database: DatabaseJob,
-    /// Whether it goes on from the end of the first one's warm-up, from which it differs in what breaks and when it ends.
-    #[serde(default)]
-    pub from_warm: bool,
 }
 
 /// How much of a cell is simulated.
@@ -325,6 +168,24 @@ pub struct Cluster {
 /// Once.
 pub(crate) fn one() -> u32 {
     1
+}
+
+/// What collects the garbage of a JVM.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collector {
+    /// Bytes that are allocated from one young collection to the next.
+    pub young_bytes: u64,
+    /// Threads that collect.
+    pub threads: u32,
+    /// Reads whose key is new to the key cache, in permille.
+    #[serde(default = "whole")]
+    pub new_keys_permille: u32,
+}
+
+/// All of it, in permille.
+pub(crate) fn whole() -> u32 {
+    1000
 }
 
 /// Which Linux a node runs, as far as the page cache differs.

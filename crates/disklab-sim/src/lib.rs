@@ -6,6 +6,7 @@
 mod answer;
 mod background;
 mod bound;
+pub mod cell;
 mod chance;
 mod check;
 mod client;
@@ -19,7 +20,7 @@ mod faults;
 mod filelayout;
 mod filereads;
 mod groups;
-pub mod job;
+mod job;
 mod machine;
 mod model;
 mod network;
@@ -41,7 +42,8 @@ mod tail;
 mod tests;
 
 pub use answer::answers;
-pub use check::check;
-pub use faults::{CourseReport, FaultReport, RebuildReport, StepReport};
-pub use report::{CreditReport, Latencies, OperationReport, Report, Resource, Telemetry};
-pub use simulate::{simulate, simulate_all};
+pub use cell::{check, simulate, simulate_all};
+pub use report::{
+    CourseReport, CreditReport, FaultReport, Latencies, OperationReport, RebuildReport, Report,
+    Resource, StepReport, Telemetry,
+};

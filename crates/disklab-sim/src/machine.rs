@@ -36,8 +36,7 @@ impl Machine {
         layout: FileLayout,
         rules: ReadingRules,
     ) -> Result<Machine, Refusal> {
-        let has_windows = setting.has(Mechanism::ThrottleWindows);
-        let host = own_profile(&cluster.host, number, setting.seed, has_windows);
+        let host = own_profile(&cluster.host, number, setting);
         let storage = Storage::new(number, host, &cluster.data_volume, layout, rules)?;
         Ok(Machine {
             cores: Servers::new(cluster.cores, !setting.has(Mechanism::ServerCpu)),
@@ -73,10 +72,10 @@ impl Machine {
 }
 
 /// The profile of machine `number` of those with one: a seed of its own, and refill windows unless those are off.
-pub fn own_profile(host: &HostProfile, number: u16, seed: u64, has_windows: bool) -> HostProfile {
+pub fn own_profile(host: &HostProfile, number: u16, setting: &Setting) -> HostProfile {
     let mut host = host.clone();
-    host.seed = hash(seed, u64::from(number) + 1);
-    if !has_windows {
+    host.seed = hash(setting.seed, u64::from(number) + 1);
+    if !setting.has(Mechanism::ThrottleWindows) {
         limits(&mut host).for_each(|limit| limit.window_ns = 0);
     }
     host

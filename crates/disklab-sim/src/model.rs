@@ -14,6 +14,10 @@ use crate::storage::{PendingIo, PendingIos};
 /// How a job is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
+    /// The caller's number for the cell.
+    pub cell: u64,
+    /// How much of it is simulated.
+    pub fidelity: Fidelity,
     /// By how much the system is smaller than the real one.
     pub scale: u64,
     /// Start of every random stream.
@@ -32,17 +36,12 @@ impl Setting<'_> {
         !self.off.contains(&mechanism)
     }
 
-    /// Has the first node's disks keep the journal that is wanted.
+    /// Has the first node's disks keep the journal that is wanted, of the time behind the warm-up.
     pub fn keep_journal(&self, first: &mut Host, warm_up_ns: u64) {
-        keep_journal(self.journal, first, warm_up_ns);
-    }
-}
-
-/// Has disks keep the journal that is wanted, of the time behind the warm-up.
-pub fn keep_journal(journal: Option<Journal>, host: &mut Host, warm_up_ns: u64) {
-    if let Some(Journal { from_ns, most }) = journal {
-        let from = Instant::from_nanos(warm_up_ns.saturating_add(from_ns));
-        host.keep_journal(JournalSpan { from, most });
+        if let Some(Journal { from_ns, most }) = self.journal {
+            let from = Instant::from_nanos(warm_up_ns.saturating_add(from_ns));
+            first.keep_journal(JournalSpan { from, most });
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use disklab_units::random::Stream;
 
 use crate::chance::{exponential, work};
 use crate::client::Kind;
-use crate::job::{Collector, Parameters};
+use crate::database::cassandra::parameters::Parameters;
+use crate::job::Collector;
 
 /// What requests are counted in: a thousandth of one whose row has the bytes that the parameters hold for.
 const REQUEST: u64 = 1000;

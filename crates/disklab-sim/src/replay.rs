@@ -6,7 +6,8 @@ use disklab_units::Bytes;
 use crate::client::Kind;
 use crate::device::Bench;
 use crate::event::{Happening, events};
-use crate::job::{CacheState, DeviceJob, Mechanism, Trace};
+use crate::job::{CacheState, DeviceJob, Trace};
+use crate::model::Setting;
 
 events! {
     /// What happens beside I/Os, which have their numbers in the trace.
@@ -35,10 +36,9 @@ impl<'a> Replay<'a> {
     pub fn new(
         job: &DeviceJob,
         trace: &'a Trace,
-        seed: u64,
-        off: &[Mechanism],
+        setting: &Setting,
     ) -> Result<Replay<'a>, Refusal> {
-        let mut bench = Bench::new(job, seed, off)?;
+        let mut bench = Bench::new(job, setting)?;
         let (host, volume) = (&mut bench.disks.host, bench.volume);
         if job.host_cache == CacheState::Warm {
             for (&offset, &len) in trace.offset_bytes.iter().zip(&trace.len_bytes) {

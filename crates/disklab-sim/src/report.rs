@@ -9,7 +9,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use crate::faults::FaultReport;
+use crate::job::faults::What;
 use crate::tail::TailReport;
 
 /// The answer to one job.
@@ -179,6 +179,78 @@ pub struct OperationReport {
     /// What percentiles consist of; absent where the model does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<TailReport>,
+}
+
+/// What the faults of a timetable did.
+#[derive(Clone, Debug, Serialize)]
+pub struct FaultReport {
+    /// Operations by interval.
+    pub course: CourseReport,
+    /// All operations that failed.
+    pub failed_operations: u64,
+    /// Of these: those that found too few replicas alive, and were told so at once.
+    pub unavailable: u64,
+    /// Latencies of what succeeded while some node was away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded_latency_ms: Option<Latencies>,
+    /// The timetable's steps, in the order of their beginning.
+    pub steps: Vec<StepReport>,
+    /// What was streamed or replayed.
+    pub rebuilds: Vec<RebuildReport>,
+    /// Bytes of mutations that coordinators kept for nodes that were away.
+    pub hint_bytes: u64,
+    /// Rows of which no copy is left.
+    pub lost_rows: u64,
+    /// Updates that clients know of and a standby that became the primary had not; absent: none became one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_updates: Option<u64>,
+}
+
+/// Operations by interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct CourseReport {
+    /// Length of an interval in seconds.
+    pub interval_s: f64,
+    /// Those that succeeded, by interval.
+    pub completed: Vec<u64>,
+    /// Those that failed.
+    pub failed: Vec<u64>,
+}
+
+/// A step of a timetable, in seconds from the beginning of what is measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    /// What happened.
+    pub what: What,
+    /// To which node, from zero.
+    pub node: u32,
+    /// When.
+    pub begun_s: f64,
+    /// When it was over: the node serves again.
+    pub ended_s: f64,
+    /// Whether the run ended before, so that `ended_s` goes on with the rate that was seen.
+    pub extrapolated: bool,
+}
+
+/// Data that came back to a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct RebuildReport {
+    /// Which node, from zero.
+    pub node: u32,
+    /// `stream` from other nodes or `replay` of its own log.
+    pub kind: &'static str,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Of these, what came during the run.
+    pub done_bytes: u64,
+    /// Rate over that time.
+    pub bytes_per_s: f64,
+    /// How long all of it takes.
+    pub seconds: f64,
+    /// How many nodes sent it.
+    pub sources: u32,
+    /// What bound it.
+    pub bound: Resource,
 }
 
 /// Something that operations share.

@@ -6,11 +6,10 @@ use disklab_disk::Refusal;
 use disklab_disk::profile::HostProfile;
 use disklab_units::Instant;
 
-use crate::check::check;
 use crate::client::NAMES;
 use crate::device::{Bench, Device, KINDS};
 use crate::engine::Code;
-use crate::job::{DeviceJob, Fidelity, FileJob, Fio, Job, Load, Stop, Trace};
+use crate::job::{DeviceJob, Fidelity, FileJob, Fio, Load, Stop, Trace};
 use crate::machine::limits;
 use crate::model::{self, Model, Setting};
 use crate::record::Recorder;
@@ -49,44 +48,26 @@ const QUICK_NOTE: &str = "quick: ops/s within a few percent, p95 and p99 up to a
 const SKETCH_NOTE: &str =
     "sketch: a first look, from a fifth of the operations that a quick run has";
 
-/// Simulates a cell, the first one of a job. Refuses a job that breaks a rule, with every reason.
-pub fn simulate(job: &Job) -> Result<Report, Refusal> {
-    Ok(simulate_all(job)?.swap_remove(0))
-}
-
-/// Simulates a cell and those that follow it, in order. Refuses a job that breaks a rule, with every reason.
-pub fn simulate_all(job: &Job) -> Result<Vec<Report>, Refusal> {
-    check(job)?;
-    job.simulate()
-}
-
 /// A device under fio, or under a trace.
-pub fn device(job: &Job, device: &DeviceJob) -> Result<Vec<Report>, Refusal> {
+pub fn device(setting: &Setting, device: &DeviceJob) -> Result<Vec<Report>, Refusal> {
     let clock = Stopwatch::start();
     let mut report = match (&device.fio, &device.trace) {
-        (Some(fio), _) => fio_report(job, device, fio)?,
-        (None, Some(trace)) => trace_report(job, device, trace)?,
+        (Some(fio), _) => fio_report(setting, device, fio)?,
+        (None, Some(trace)) => trace_report(setting, device, trace)?,
         (None, None) => unreachable!("the job was checked"),
     };
-    finish(&mut report, 1, clock, job.fidelity);
+    finish(&mut report, 1, clock, setting.fidelity);
     Ok(vec![report])
 }
 
 /// A cell that nothing follows.
-pub fn simulate_one<M: Model>(job: &Job, whole: &M::Job) -> Result<Vec<Report>, Refusal> {
+pub fn simulate_one<M: Model>(setting: &Setting, whole: &M::Job) -> Result<Vec<Report>, Refusal> {
     let clock = Stopwatch::start();
-    let (scaled, scale) = M::scaled(whole, job.fidelity);
-    let setting = Setting {
-        scale,
-        seed: job.seed,
-        pass: 0,
-        off: &job.ablate,
-        journal: job.journal,
-    };
-    let mut model = M::new(&scaled, &setting)?;
+    let (scaled, scale) = M::scaled(whole, setting.fidelity);
+    let mut model = M::new(&scaled, &Setting { scale, ..*setting })?;
     model::run(&mut model);
-    let mut report = model.report(&scaled, job.cell);
-    finish(&mut report, scale, clock, job.fidelity);
+    let mut report = model.report(&scaled, setting.cell);
+    finish(&mut report, scale, clock, setting.fidelity);
     Ok(vec![report])
 }
 
@@ -183,9 +164,9 @@ pub fn empty_report<K: Into<usize> + Copy>(
 }
 
 /// A file that is read.
-pub fn file(job: &Job, file: &FileJob) -> Result<Vec<Report>, Refusal> {
-    let counters = crate::filereads::read(file, &job.ablate)?;
-    let mut report = empty_report::<usize>(job.cell, &Recorder::new(), &[]);
+pub fn file(setting: &Setting, file: &FileJob) -> Result<Vec<Report>, Refusal> {
+    let counters = crate::filereads::read(file, setting.off)?;
+    let mut report = empty_report::<usize>(setting.cell, &Recorder::new(), &[]);
     let reads = file.reads.len() as f64;
     report.telemetry.read_ios_per_operation = counters.read_ios as f64 / reads;
     report.telemetry.read_bytes_per_operation = counters.read_bytes as f64 / reads;
@@ -193,9 +174,9 @@ pub fn file(job: &Job, file: &FileJob) -> Result<Vec<Report>, Refusal> {
     Ok(vec![report])
 }
 
-fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal> {
-    let mut device = Device::new(given, fio, job.seed, &job.ablate)?;
-    model::keep_journal(job.journal, &mut device.bench.disks.host, fio.warm_up_ns);
+fn fio_report(setting: &Setting, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal> {
+    let mut device = Device::new(given, fio, setting)?;
+    setting.keep_journal(&mut device.bench.disks.host, fio.warm_up_ns);
     device.run();
     let (recorder, usage) = (&device.bench.recorder, device.thread_usage());
     let sections: Vec<(&str, u64)> = device.sections().collect();
@@ -203,7 +184,13 @@ fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal
         .flat_map(|(name, _)| KINDS.map(|kind| format!("{name} {kind}").trim().to_owned()))
         .collect();
     let kinds: Vec<(usize, &str)> = named.iter().map(String::as_str).enumerate().collect();
-    let mut report = device_report(job.cell, &given.host, &device.bench, &kinds, Some(usage));
+    let mut report = device_report(
+        setting.cell,
+        &given.host,
+        &device.bench,
+        &kinds,
+        Some(usage),
+    );
     let mut rate = 0.0;
     for (kind, name) in kinds {
         if let Some(own) = report.per_operation.get_mut(name) {
@@ -229,11 +216,11 @@ fn fio_report(job: &Job, given: &DeviceJob, fio: &Fio) -> Result<Report, Refusal
     Ok(report)
 }
 
-fn trace_report(job: &Job, given: &DeviceJob, trace: &Trace) -> Result<Report, Refusal> {
-    let mut replay = Replay::new(given, trace, job.seed, &job.ablate)?;
-    model::keep_journal(job.journal, &mut replay.bench.disks.host, 0);
+fn trace_report(setting: &Setting, given: &DeviceJob, trace: &Trace) -> Result<Report, Refusal> {
+    let mut replay = Replay::new(given, trace, setting)?;
+    setting.keep_journal(&mut replay.bench.disks.host, 0);
     replay.run();
-    let mut report = device_report(job.cell, &given.host, &replay.bench, &NAMES[..2], None);
+    let mut report = device_report(setting.cell, &given.host, &replay.bench, &NAMES[..2], None);
     if let Some(rate) = replay.rate() {
         report.ops_per_s = rate;
     }

@@ -3,8 +3,8 @@
 use crate::jobs::faulty::{MB, SECOND, at, faults, job, run};
 use crate::jobs::{database, disk};
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::faults::{Event, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, RebuildReport, Report, simulate};
 
 /// The only rebuild; `bytes` came back in about so many seconds, bound by what is named.

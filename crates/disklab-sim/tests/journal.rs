@@ -2,7 +2,7 @@
 
 use crate::jobs;
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::{Job, Journal};
+use disklab_sim::cell::{Job, Journal};
 use disklab_sim::{Report, simulate};
 
 const WANTED: Journal = Journal {
@@ -66,7 +66,7 @@ fn every_kind_of_job_with_disks_has_them() {
     let sql = jobs::sql(&mut selects);
     sql.tables[0].rows *= 24;
     sql.database.block_cache_bytes = 1 << 20;
-    sql.before = disklab_sim::job::Before::default();
+    sql.before = disklab_sim::cell::Before::default();
     for job in [jobs::fio(500_000, 1, 16, 3 * second), selects] {
         let (without, report) = both(job);
         assert_eq!(text(&without), text(&report));

@@ -6,7 +6,7 @@
 
 use crate::jobs;
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
-use disklab_sim::job::{
+use disklab_sim::cell::{
     Arrivals, BlockShare, Buffered, CacheState, Fidelity, Job, Keys, Load, Mechanism, Sync,
 };
 use disklab_sim::{Report, simulate};
@@ -403,7 +403,7 @@ fn two_passes(fidelity: Fidelity, page_cache: CacheState) -> Vec<Report> {
     first.cluster.page_cache_bytes = 1 << 30;
     let mut second = first.clone();
     second.before.page_cache = page_cache;
-    job.then.push(disklab_sim::job::Follower {
+    job.then.push(disklab_sim::cell::Follower {
         cell: 9,
         database: second,
         from_warm: false,
@@ -462,7 +462,7 @@ fn cells_that_follow_have_the_same_cluster() {
     let mut job = jobs::reads(8, 1_000, 3);
     let mut other = jobs::database(&mut job).clone();
     other.dataset.rows += 1;
-    job.then.push(disklab_sim::job::Follower {
+    job.then.push(disklab_sim::cell::Follower {
         cell: 1,
         database: other,
         from_warm: false,

@@ -2,8 +2,8 @@
 
 use crate::jobs::database;
 use crate::jobs::faulty::{SECOND, at, faults, job, run};
-use disklab_sim::job::faults::{Event, LinkChange, Peer, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, LinkChange, Peer, What};
+use disklab_sim::cell::*;
 use disklab_sim::simulate;
 
 /// A change of the link of node 0, or of its way to another, at a second.

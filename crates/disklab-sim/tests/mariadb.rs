@@ -8,8 +8,8 @@ use crate::jobs;
 use crate::jobs::servers::at;
 use crate::jobs::{host, json, mariadb, network, postgresql, postgresql_job};
 use disklab_disk::profile::{Distribution, HostProfile};
-use disklab_sim::job::faults::{Event, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, Report, simulate};
 use serde_json::json;
 

@@ -1,13 +1,13 @@
 //! Operations beyond reading and writing whole rows, where the answer is known.
 
 use crate::jobs;
-use disklab_sim::job::{Job, OtherOperations, Stop};
+use disklab_sim::cell::{Job, OtherOperations, Stop};
 use disklab_sim::{Report, simulate};
 
 const ROWS: u64 = 40_000;
 
 /// A cold table of 1,000-byte rows on a disk whose I/Os take a millisecond, under one kind of operation.
-fn run(others: OtherOperations, change: impl Fn(&mut disklab_sim::job::DatabaseJob)) -> Report {
+fn run(others: OtherOperations, change: impl Fn(&mut disklab_sim::cell::DatabaseJob)) -> Report {
     let mut job: Job = jobs::reads(4, 4_000, 3);
     let database = jobs::database(&mut job);
     database.workload.read_ppm = 0;

@@ -2,7 +2,7 @@
 
 use crate::jobs::{postgresql, postgresql_job};
 use disklab_disk::profile::{CacheProfile, Caching, Distribution};
-use disklab_sim::job::*;
+use disklab_sim::cell::*;
 use disklab_sim::{Report, simulate};
 
 const MS: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 use crate::jobs::postgresql;
 use crate::jobs::servers::{MS, RATE, SECOND, at, job, limited, run};
 use disklab_disk::profile::Scope;
-use disklab_sim::job::faults::{Event, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, simulate};
 
 fn killed(at_s: u64, back_s: u64) -> Vec<Event> {

@@ -3,8 +3,8 @@
 use crate::jobs::postgresql;
 use crate::jobs::servers::{MS, RATE, at, job, limited, run};
 use disklab_disk::profile::Scope;
-use disklab_sim::job::faults::{Event, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, RebuildReport, StepReport, simulate};
 
 /// 70,000 rows of 1,052 B, seven of which have room in a page, and an index.

@@ -1,7 +1,7 @@
 //! What a quick run keeps of the whole.
 
 use crate::jobs;
-use disklab_sim::job::{Fidelity, Mechanism};
+use disklab_sim::cell::{Fidelity, Mechanism};
 use disklab_sim::{Report, simulate};
 
 /// Writes of 32 KiB that cost nothing but the room in the memtable, which the flushes of one node give back.

@@ -2,7 +2,7 @@
 
 use crate::jobs::{database, disk, network, reads};
 use disklab_disk::profile::Distribution;
-use disklab_sim::job::*;
+use disklab_sim::cell::*;
 use disklab_sim::{Report, simulate};
 
 const LEVELS: [Consistency; 7] = [

@@ -1,7 +1,7 @@
 //! Rows of several sizes in one table, where the answer is known.
 
 use crate::jobs;
-use disklab_sim::job::{Job, Mechanism};
+use disklab_sim::cell::{Job, Mechanism};
 use disklab_sim::{Report, simulate};
 use disklab_units::sizes::Size;
 

@@ -1,7 +1,7 @@
 //! Known answers of the SQL database: what can be worked out by hand must come out of a run.
 
 use crate::jobs::{selects, sql};
-use disklab_sim::job::*;
+use disklab_sim::cell::*;
 use disklab_sim::{Report, simulate};
 
 const MS: u64 = 1_000_000;

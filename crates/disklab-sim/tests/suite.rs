@@ -1,8 +1,8 @@
 //! What every simulated database keeps, whichever it is.
 
 use crate::jobs::{faulty, json, mariadb, postgresql, postgresql_job, reads, selects, servers};
-use disklab_sim::job::faults::What;
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::What;
+use disklab_sim::cell::*;
 use disklab_sim::simulate;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Which files rows lie in, and the calls in which they are read, where the answer is known.
 
 use crate::jobs;
-use disklab_sim::job::{Access, Job, Kernel, Keys, Mechanism};
+use disklab_sim::cell::{Access, Job, Kernel, Keys, Mechanism};
 use disklab_sim::{Report, simulate};
 
 const ROWS: u64 = 20_000;

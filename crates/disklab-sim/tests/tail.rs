@@ -6,18 +6,18 @@ use crate::jobs;
 use std::collections::BTreeMap;
 
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::{CacheState, Consistency, Job};
+use disklab_sim::cell::{CacheState, Consistency, Job};
 use disklab_sim::{Report, simulate};
 
 /// Reads that nothing but `change` makes slow.
-fn run(threads: u32, change: impl Fn(&mut disklab_sim::job::DatabaseJob)) -> Report {
+fn run(threads: u32, change: impl Fn(&mut disklab_sim::cell::DatabaseJob)) -> Report {
     let mut job = jobs::reads(threads, 40_000, 3);
     change(jobs::database(&mut job));
     simulate(&job).expect("the job is valid")
 }
 
 /// A run whose pages are all in memory.
-fn in_memory(database: &mut disklab_sim::job::DatabaseJob) {
+fn in_memory(database: &mut disklab_sim::cell::DatabaseJob) {
     database.dataset.rows = 1_000;
     database.cluster.page_cache_bytes = 1 << 30;
     database.before.page_cache = CacheState::Warm;

@@ -2,7 +2,7 @@
 
 use crate::jobs;
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::{Job, Trace};
+use disklab_sim::cell::{Job, Trace};
 use disklab_sim::{Report, simulate};
 
 /// One I/O of 4 KiB each `gap_ns`, every third a write.

@@ -35,7 +35,7 @@ impl Emulated {
             self.forget(&device.path());
             let detached = device
                 .detach()
-                .map_err(|in_use| in_use.explain(calibrate::VOLUME_NAME, &device));
+                .map_err(|in_use| in_use.explain(calibrate::VOLUME_NAME, &device.path()));
             measured.and(detached)
         });
         self.commands.ask(|answer| Command::Detach(index, answer))?;

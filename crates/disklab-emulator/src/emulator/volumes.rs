@@ -223,7 +223,7 @@ impl Emulated {
         volume
             .device
             .detach()
-            .map_err(|in_use| in_use.explain(name, &volume.device))?;
+            .map_err(|in_use| in_use.explain(name, &volume.device.path()))?;
         self.forget(&device);
         self.volumes.retain(|volume| volume.name != name);
         self.directory.forget_volume(name);

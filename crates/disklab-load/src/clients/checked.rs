@@ -1,9 +1,10 @@
 //! Rows as SQL has them, compared with what was written.
 
-use crate::job::{Job, Rows};
+use crate::content::Content;
+use crate::job::share::Share;
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
-use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 
 /// What the rows of a job must be.
@@ -17,9 +18,9 @@ pub struct Checked {
 
 impl Checked {
     /// Those of a job.
-    pub fn of(job: &Job, rows: &Rows) -> Checked {
+    pub fn of(share: &Share, rows: &Rows) -> Checked {
         Checked {
-            content: Content::of(job, rows),
+            content: rows.content(share.seed),
             verify: rows.verify,
             whole_rows: (rows.operations.delete <= 0.0).then_some(rows.rows),
         }

@@ -10,6 +10,7 @@
 //! values       values of any kind, for those who ask one statement
 //! ```
 
+mod body;
 mod cluster;
 mod frames;
 mod lane;
@@ -28,12 +29,14 @@ use futures_util::future::join_all;
 
 use crate::clients::pauses::Pauses;
 use crate::clients::{OpenRows, RowClient};
+use crate::content::Step;
 use crate::error::{LoadError, Problem};
-use crate::job::{Cql, Job, Rows};
+use crate::job::share::Share;
+use crate::job::target::Cql;
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
-use crate::workloads::rows::Step;
 use cluster::Cluster;
 use lane::Lane;
 use routes::Routes;
@@ -56,23 +59,23 @@ impl OpenRows for CqlRows {
     type Target = Cql;
 
     /// Connects and prepares; the table must be there.
-    async fn open(job: &Job, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
+    async fn open(share: &Share, target: &Cql, rows: &Rows) -> Result<CqlRows, LoadError> {
         let access = Access::of(target)?;
         let points = resolve(&target.contact_points);
         let (control, cluster) = followed(&points, &access, &target.keyspace)
             .await
             .map_err(|error| unreachable(target, &error))?;
-        let statements = Rc::new(Statements::new(job, target, rows));
+        let statements = Rc::new(Statements::new(share, target, rows));
         let name = format!(
             "replicas {} of {}",
-            job.generator.index, job.generator.count
+            share.generator.index, share.generator.count
         );
-        let mut routes = Routes::new(Stream::new(job.seed, &name));
+        let mut routes = Routes::new(Stream::new(share.seed, &name));
         let addresses = cluster.addresses();
         let nodes = addresses.len();
         let lanes = addresses
             .into_iter()
-            .map(|address| lane_to(address, job.seed, statements.clone(), access.clone()));
+            .map(|address| lane_to(address, share.seed, statements.clone(), access.clone()));
         let opening = lanes.map(async |lane: Rc<Lane>| (lane.clone(), lane.open().await));
         let mut why_not = None;
         let mut connected = false;
@@ -90,7 +93,7 @@ impl OpenRows for CqlRows {
             return Err(unreachable(target, &why));
         }
         let keyspace = target.keyspace.clone();
-        let (seed, of_lanes) = (job.seed, access.clone());
+        let (seed, of_lanes) = (share.seed, access.clone());
         let make = move |address| lane_to(address, seed, statements.clone(), of_lanes.clone());
         routes.follow(&cluster, &make);
         let routes = Rc::new(RefCell::new(routes));

@@ -17,12 +17,15 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::clients::{OpenRows, Protocol, RowClient};
+use crate::clients::{OpenRows, RowClient};
+use crate::content::Content;
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Rows, Secret, name_problem, twelve_seconds};
+use crate::job::share::Share;
+use crate::job::target::Protocol;
+use crate::job::target::{Secret, name_problem, twelve_seconds};
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
-use crate::workloads::rows::Content;
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 use link::{Connector, Link};
 
@@ -113,8 +116,8 @@ struct Lane {
 impl OpenRows for EtcdRows {
     type Target = Etcd;
 
-    async fn open(job: &Job, target: &Etcd, rows: &Rows) -> Result<EtcdRows, LoadError> {
-        let count = (job.slots() as usize).div_ceil(SLOTS_OF_A_LINK);
+    async fn open(share: &Share, target: &Etcd, rows: &Rows) -> Result<EtcdRows, LoadError> {
+        let count = share.slots.div_ceil(SLOTS_OF_A_LINK);
         let lane = |number| Lane {
             link: Mutex::default(),
             at: Cell::new(number),
@@ -124,7 +127,7 @@ impl OpenRows for EtcdRows {
             points: target.contact_points.clone(),
             lanes: (0..count.max(1)).map(lane).collect(),
             table: target.table.clone(),
-            content: Content::of(job, rows),
+            content: rows.content(share.seed),
             verify: rows.verify,
         };
         for slot in 0..client.lanes.len() {

@@ -19,10 +19,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::clients::Protocol;
 use crate::clients::pool::{NoConnection, Server};
 use crate::error::Problem;
-use crate::job::{Job, Secret, name_problem, needless_authorities, rows, twelve_seconds};
+use crate::job::share::Share;
+use crate::job::target::Protocol;
+use crate::job::target::{Secret, name_problem, needless_authorities, rows, twelve_seconds};
 use crate::workloads::Failure;
 use wire::Wire;
 
@@ -97,9 +98,9 @@ impl Protocol for Mysql {
     }
 }
 
-fn servers(job: &Job, target: &Mysql) -> Vec<Server> {
+fn servers(share: &Share, target: &Mysql) -> Vec<Server> {
     // The server's own time-out, so that a statement that this side has given up does not go on for long.
-    let limit_us = job.request_timeout_here().as_nanos() / 1_000;
+    let limit_us = share.timeout.as_nanos() / 1_000;
     let limit_s = format!("{}.{:06}", limit_us / 1_000_000, limit_us % 1_000_000);
     let mut options = format!("SET SESSION max_statement_time = {limit_s}");
     for (name, value) in &target.settings {

@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::clients::pauses::Pauses;
 use crate::error::Problem;
-use crate::job::Secret;
+use crate::job::target::Secret;
 use crate::workloads::Failure;
 
 /// How long a connection may take.

@@ -15,7 +15,8 @@ pub use driver::{Driver, Session, Statements, failure};
 
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Postgresql};
+use crate::job::share::Share;
+use crate::job::target::Postgresql;
 use crate::workloads::Failure;
 
 /// Where a point names none.
@@ -25,9 +26,9 @@ const PORT: u16 = 5432;
 /// **Source:** PostgreSQL 15's manual, 34.1.2 (`target_session_attrs`).
 const TAKES_CHANGES: &str = "SELECT NOT current_setting('transaction_read_only')::bool";
 
-fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Server> {
+fn servers(share: &Share, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Server> {
     // The server's own time-out, so that a statement that this side has given up does not go on for long.
-    let limit_ms = job.request_timeout_here().as_nanos() / 1_000_000;
+    let limit_ms = share.timeout.as_nanos() / 1_000_000;
     let mut options = format!("-c statement_timeout={limit_ms}");
     let own = target.settings.iter();
     let own = own.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -51,14 +52,14 @@ fn servers(job: &Job, target: &Postgresql, settings: &[(&str, &str)]) -> Vec<Ser
 
 /// Connects `count` slots. `settings` are run-time parameters of the sessions.
 async fn connected<C: Connect>(
-    job: &Job,
+    share: &Share,
     target: &Postgresql,
     settings: &[(&str, &str)],
     connector: C,
     count: usize,
 ) -> Result<Pool<C>, LoadError> {
-    let servers = servers(job, target, settings);
-    let pool = Pool::connected(job.seed, servers, connector, count).await;
+    let servers = servers(share, target, settings);
+    let pool = Pool::connected(share.seed, servers, connector, count).await;
     pool.map_err(|why| problem(why, target).into())
 }
 

@@ -11,9 +11,12 @@ use serde::Deserialize;
 use self::wire::{Answer, Parts, Wire, WireError};
 use crate::clients::checked::{Checked, missing};
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
-use crate::clients::{OpenRows, Protocol, RowClient};
+use crate::clients::{OpenRows, RowClient};
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Rows, Secret, name_problem, rows, twelve_seconds};
+use crate::job::share::Share;
+use crate::job::target::Protocol;
+use crate::job::target::{Secret, name_problem, rows, twelve_seconds};
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
@@ -96,7 +99,7 @@ impl Connect for Plain {
 impl OpenRows for RedisRows {
     type Target = Redis;
 
-    async fn open(job: &Job, target: &Redis, rows: &Rows) -> Result<RedisRows, LoadError> {
+    async fn open(share: &Share, target: &Redis, rows: &Rows) -> Result<RedisRows, LoadError> {
         let of = |point: &String| {
             let (host, port) = Server::place(point, PORT);
             Server {
@@ -110,7 +113,7 @@ impl OpenRows for RedisRows {
             }
         };
         let servers = target.contact_points.iter().map(of).collect();
-        let pool = Pool::connected(job.seed, servers, Plain, job.slots() as usize).await;
+        let pool = Pool::connected(share.seed, servers, Plain, share.slots).await;
         let problem = |why: NoConnection| {
             Problem::new(
                 "target.contact_points",
@@ -121,7 +124,7 @@ impl OpenRows for RedisRows {
         };
         Ok(RedisRows {
             pool: pool.map_err(problem)?,
-            checked: Checked::of(job, rows),
+            checked: Checked::of(share, rows),
             table: target.table.clone(),
             fields: (0..rows.columns).map(|at| format!("c{at}")).collect(),
         })

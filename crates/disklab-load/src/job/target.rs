@@ -1,14 +1,33 @@
 //! Where a database is, and how to speak to it.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::clients::{Protocol, Target};
 use crate::error::Problem;
+
+/// What a job says of a database, whichever its protocol is.
+pub trait Protocol: Debug {
+    /// `HOST:PORT` of some of its nodes.
+    fn contact_points(&self) -> &[String];
+
+    /// The longest that an operation may take.
+    fn request_timeout_ms(&self) -> u64;
+
+    /// The most operations in flight of one generator, and why.
+    fn most_in_flight(&self) -> (u32, &'static str);
+
+    /// What is wrong with the rest of it.
+    fn problems(&self) -> Vec<Problem>;
+
+    /// Operations on rows that this client does not do, and why; none: it does all.
+    fn lacks(&self) -> (&'static [&'static str], &'static str) {
+        (&[], "")
+    }
+}
 
 /// A database that speaks CQL.
 #[derive(Clone, Debug, Deserialize)]
@@ -210,30 +229,19 @@ pub fn needless_authorities(tls: bool, ca_file: Option<&Path>) -> Option<Problem
     ))
 }
 
-impl Target {
-    /// `HOST:PORT` of some of its nodes.
-    pub fn contact_points(&self) -> &[String] {
-        self.protocol().contact_points()
+/// What is wrong with a target.
+pub(super) fn target_problems(target: &dyn Protocol) -> Vec<Problem> {
+    let mut found = target.problems();
+    found.extend(point_problems(target.contact_points()));
+    if target.request_timeout_ms() == 0 {
+        found.push(Problem::new(
+            "target.request_timeout_ms",
+            0,
+            "no operation ends in no time",
+            "use 12000",
+        ));
     }
-
-    /// The longest that an operation may take.
-    pub fn request_timeout_ms(&self) -> u64 {
-        self.protocol().request_timeout_ms()
-    }
-
-    pub(super) fn problems(&self) -> Vec<Problem> {
-        let mut found = self.protocol().problems();
-        found.extend(point_problems(self.contact_points()));
-        if self.request_timeout_ms() == 0 {
-            found.push(Problem::new(
-                "target.request_timeout_ms",
-                0,
-                "no operation ends in no time",
-                "use 12000",
-            ));
-        }
-        found
-    }
+    found
 }
 
 /// Why a word cannot name a table, a setting or the like.

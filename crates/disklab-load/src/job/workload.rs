@@ -3,9 +3,9 @@
 use disklab_units::sizes::{self, Size};
 use serde::Deserialize;
 
+use crate::content::{Content, KINDS, VERSION_BYTES};
 use crate::error::Problem;
 use crate::versions::Known;
-use crate::workloads::rows::{KINDS, VERSION_BYTES};
 
 /// The largest row: Cassandra refuses mutations larger than half a commit log segment (32 MiB).
 const LARGEST_ROW_BYTES: u64 = 16 << 20;
@@ -175,6 +175,19 @@ impl Rows {
         let (least, most) = (sizes.clone().min(), sizes.max());
         let one = self.column_bytes;
         (least.unwrap_or(one), most.unwrap_or(one))
+    }
+
+    /// What stands in them.
+    pub fn content(&self, seed: u64) -> Content {
+        let seed = self.content_seed.unwrap_or(seed);
+        let mut content = Content::new(seed, self.columns, self.column_bytes);
+        if let Some(sizes) = &self.sizes {
+            content = content.with_sizes(sizes);
+        }
+        match self.versions {
+            None => content,
+            Some(_) => content.with_versions(),
+        }
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {

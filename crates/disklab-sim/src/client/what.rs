@@ -3,7 +3,8 @@
 use disklab_units::random::Stream;
 
 use crate::client::Kind;
-use crate::job::{OtherOperations, Workload};
+use crate::database::cassandra::job::Workload;
+use crate::database::cassandra::operations::OtherOperations;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use disklab_units::sizes::{BINS, Bins, Size};
 
 use crate::background::{Background, Off};
 use crate::cluster::{Ring, hash};
+use crate::database::cassandra::job::{Access, DatabaseJob};
 use crate::filelayout::{FileLayout, PAGE_BYTES};
 use crate::job::faults::Event;
-use crate::job::{Access, CacheState, DatabaseJob, Mechanism};
+use crate::job::{CacheState, Mechanism};
 use crate::machine::Machine;
 use crate::model::Setting;
 use crate::node::Node;

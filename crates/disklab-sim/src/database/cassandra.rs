@@ -8,17 +8,18 @@
 use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 
+use self::job::DatabaseJob;
 use crate::background::Wishes;
 use crate::chance::work;
 use crate::client::{Clients, Kind, NAMES, RowKeys, What};
-use crate::cluster::{MOST_REPLICAS, Place, Ring, hash};
+use crate::cluster::{MOST_REPLICAS, Place, Ring, changes_of, hash};
 use crate::database::build::{nodes, stored_row_bytes};
 use crate::database::cassandra::event::Event;
 use crate::database::replicas::{Snitch, Speculation};
 use crate::disks::Disks;
 use crate::engine::Slab;
 use crate::filelayout::Pages;
-use crate::job::{DatabaseJob, Fidelity, Load, Mechanism};
+use crate::job::{Fidelity, Load, Mechanism};
 use crate::model::{Course, Model, Setting};
 use crate::network::Paths;
 use crate::node::Node;
@@ -292,7 +293,7 @@ fn ring_of(job: &DatabaseJob, even: bool, rows: u64, seed: u64, one: bool) -> Ri
     };
     let mut ring = Ring::of_tables(&job.cluster, replicas, even, rows, seed, tables);
     if let Some(faults) = &job.faults {
-        ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
+        ring.plan(&changes_of(faults), job.cluster.nodes as usize);
     }
     ring
 }

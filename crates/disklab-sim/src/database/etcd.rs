@@ -19,7 +19,7 @@ mod backend;
 mod broken;
 mod checks;
 mod event;
-mod job;
+pub mod job;
 mod member;
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ use hdrhistogram::Histogram;
 
 pub use self::checks::check;
 use self::event::Event;
-pub use self::job::{EtcdJob, EtcdParameters, EtcdSettings};
+use self::job::{EtcdJob, EtcdParameters, EtcdSettings};
 use self::member::Member;
 use crate::chance::work;
 use crate::database::outage::Outage;

@@ -2,8 +2,8 @@
 
 use crate::bound::{Before, bound_of};
 use crate::database::outage::Outage;
-use crate::faults::RebuildReport;
 use crate::machine::Machine;
+use crate::report::RebuildReport;
 use crate::report::Uses;
 
 /// How long work still takes at the rate that was seen since it began.

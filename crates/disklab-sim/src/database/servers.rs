@@ -4,9 +4,9 @@
 //! process has started and its data are as its log says; one that was restarted in order has written all of it before.
 
 use super::outage::Outage;
-use crate::faults::FaultReport;
 use crate::job::ServerJob;
 use crate::job::faults::{Event, What};
+use crate::report::FaultReport;
 
 /// What a server does; `W`: what it comes back by.
 #[derive(Debug)]

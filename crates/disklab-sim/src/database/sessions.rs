@@ -25,6 +25,29 @@ use crate::network::{Link, Paths};
 use crate::station::{Servers, Slots, Usage};
 use crate::tail::{Split, Stretch};
 
+/// Declares events of a database under transactions: beside what happens to every session, those that are its own.
+macro_rules! session_events {
+    ($(#[$about:meta])* $reach:vis enum $name:ident { $($kinds:tt)+ }) => {
+        $crate::event::events! {
+            $(#[$about])*
+            $reach enum $name in 32 bits {
+                /// What happens to every session.
+                Sql(event: $crate::database::sessions::SqlEvent),
+                $($kinds)+
+            }
+        }
+
+        impl From<$crate::database::sessions::SqlEvent> for $name {
+            #[inline]
+            fn from(event: $crate::database::sessions::SqlEvent) -> $name {
+                $name::Sql(event)
+            }
+        }
+    };
+}
+
+pub(crate) use session_events;
+
 events! {
     /// What happens in every SQL database.
     pub enum SqlEvent in 28 bits {

@@ -24,6 +24,7 @@ use disklab_disk::Refusal;
 use disklab_units::random::Stream;
 
 pub use self::checks::check;
+use self::job::{SqlJob, SqlParameters};
 use crate::database::outage::Outage;
 use crate::database::servers::Members;
 use crate::database::sessions::{Clients, Costs, Sessions, Setup};
@@ -33,7 +34,7 @@ pub use crate::database::yugabytedb::plan::Plan;
 pub use crate::database::yugabytedb::server::Server;
 use crate::disks::Disks;
 use crate::engine::Slab;
-use crate::job::{AccessKind, Fidelity, Load, SqlJob, SqlParameters, Stop};
+use crate::job::{AccessKind, Fidelity, Load, Stop};
 use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
 use crate::report::Report;

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::Cluster;
-use crate::cluster::Change;
 
 /// What breaks when, and the times that a cluster takes to notice and to come back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,16 +50,6 @@ impl Faults {
     /// The events in the order of time.
     pub fn in_order(&self) -> Vec<Event> {
         in_order(&self.events)
-    }
-
-    /// How the ring changes, in the order of time.
-    pub fn ring_changes(&self) -> Vec<Change> {
-        let of = |event: &Event| match event.what {
-            What::Add => Some(Change::Joins(event.node as u8)),
-            What::Decommission => Some(Change::Leaves(event.node as u8)),
-            _ => None,
-        };
-        self.in_order().iter().filter_map(of).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Jobs in which something breaks.
 
-use disklab_sim::job::faults::{Event, Faults, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, Faults, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, simulate};
 
 use super::{database, json, reads};

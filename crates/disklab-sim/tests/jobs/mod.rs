@@ -4,7 +4,7 @@ pub mod faulty;
 pub mod servers;
 
 use disklab_disk::profile::{DiskProfile, Distribution, HostProfile, Latency};
-use disklab_sim::job::*;
+use disklab_sim::cell::*;
 use serde_json::json;
 
 /// One disk without limits, of constant latency.

@@ -1,8 +1,8 @@
 //! Servers of PostgreSQL that break.
 
 use disklab_disk::profile::{Limit, Scope, Unit};
-use disklab_sim::job::faults::{Event, What};
-use disklab_sim::job::*;
+use disklab_sim::cell::faults::{Event, What};
+use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, Report, simulate};
 
 use super::{json, postgresql, postgresql_job};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::talk::{NotOpen, Talk};
 use super::values::Shown;
-use crate::job::Consistency;
+use crate::job::target::Consistency;
 
 /// A cluster as one of its nodes knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 use bytes::BufMut;
 
+use super::body::Body;
 use super::values::{Kind, Table};
 
 /// Bytes before the body of a frame.
@@ -226,43 +227,7 @@ fn cut_off() -> String {
     "a frame is cut off".into()
 }
 
-/// A body, or a value of several parts, or what is left of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Body<'a>(pub &'a [u8]);
-
 impl<'a> Body<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn short(&mut self) -> Option<usize> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u16::from_be_bytes(*number).into())
-    }
-
-    /// A number of four bytes.
-    pub fn int(&mut self) -> Option<i32> {
-        let (number, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(i32::from_be_bytes(*number))
-    }
-
-    fn string(&mut self) -> Option<&'a [u8]> {
-        let len = self.short()?;
-        self.take(len)
-    }
-
-    /// A value; None inside: null.
-    pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
-        match usize::try_from(self.int()?) {
-            Ok(len) => self.take(len).map(Some),
-            Err(_) => Some(None),
-        }
-    }
-
     /// Skips what a node may put before the body proper. **Source:** section 2.2.
     fn skip_extras(&mut self, flags: u8) -> Option<()> {
         const TRACING: u8 = 0x02;

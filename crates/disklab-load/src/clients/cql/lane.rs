@@ -20,9 +20,9 @@ use super::statements::{Ids, Statements, refused};
 use super::talk::{Access, NotOpen, Talk};
 use crate::clients::pauses::Pauses;
 use crate::clients::stream::Stream as Bytes;
+use crate::content::Step;
 use crate::versions::Version;
 use crate::workloads::Failure;
-use crate::workloads::rows::Step;
 
 /// A connection that lasted for so long was a good one: it is made again as soon as the first time.
 const LASTING: Duration = Duration::from_secs(1);

@@ -3,10 +3,12 @@
 use bytes::BufMut;
 
 use super::frames::{Answer, Request, Rows};
-use crate::job::{Consistency, Cql, Job, Rows as AskedRows};
+use crate::content::{Content, Step};
+use crate::job::share::Share;
+use crate::job::target::{Consistency, Cql};
+use crate::job::workload::Rows as AskedRows;
 use crate::keys::Key;
 use crate::versions::Version;
-use crate::workloads::rows::{Content, Step};
 use crate::workloads::{Failure, MISSING_ROW, WRONG_ROW};
 
 /// Statements on `key bigint PRIMARY KEY, c0 blob, c1 blob, ...`, and what their answers have to be.
@@ -35,7 +37,7 @@ pub struct Ids(pub Vec<Vec<u8>>);
 
 impl Statements {
     /// The statements of a job.
-    pub fn new(job: &Job, target: &Cql, rows: &AskedRows) -> Statements {
+    pub fn new(share: &Share, target: &Cql, rows: &AskedRows) -> Statements {
         let names: Vec<String> = (0..rows.columns)
             .map(|column| format!("c{column}"))
             .collect();
@@ -62,7 +64,7 @@ impl Statements {
             texts,
             table,
             consistency: code(target.consistency),
-            content: Content::of(job, rows),
+            content: rows.content(share.seed),
             verify: rows.verify,
             is_whole: asked.delete <= 0.0,
         }

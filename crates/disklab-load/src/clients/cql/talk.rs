@@ -24,7 +24,7 @@ use crate::clients::silence::{Watch, watch};
 use crate::clients::stream::Stream as Bytes;
 use crate::clients::tls;
 use crate::error::LoadError;
-use crate::job::{Consistency, Cql, Login};
+use crate::job::target::{Consistency, Cql, Login};
 use crate::workloads::Failure;
 
 /// How long a first connection may take.

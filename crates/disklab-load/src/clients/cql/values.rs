@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use super::frames::Body;
+use super::body::Body;
 
 /// The answer to a statement: rows with names.
 #[derive(Debug, Default)]

@@ -17,7 +17,8 @@ use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::{LoadError, Problem};
-use crate::job::{Job, Rows};
+use crate::job::share::Share;
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
@@ -122,7 +123,7 @@ impl OpenRows for MysqlRows {
     type Target = Mysql;
 
     /// Connects and prepares; the table must be there.
-    async fn open(job: &Job, target: &Mysql, rows: &Rows) -> Result<MysqlRows, LoadError> {
+    async fn open(share: &Share, target: &Mysql, rows: &Rows) -> Result<MysqlRows, LoadError> {
         let sizes = rows.sizes.iter().flatten().map(|size| size.column_bytes);
         let least = sizes.min().unwrap_or(rows.column_bytes);
         if least < LEAST_COLUMN_BYTES {
@@ -133,20 +134,20 @@ impl OpenRows for MysqlRows {
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         let statements = RowStatements::new(&target.table, rows, tls);
-        let (servers, count) = (servers(job, target), job.slots() as usize);
-        let pool = Pool::connected(job.seed, servers, statements, count).await;
+        let (servers, count) = (servers(share, target), share.slots);
+        let pool = Pool::connected(share.seed, servers, statements, count).await;
         Ok(MysqlRows {
             pool: pool.map_err(|why| problem(why, target))?,
-            checked: Checked::of(job, rows).with_versions(),
-            uncounted: Cell::new(first_uncounted(job)),
+            checked: Checked::of(share, rows).with_versions(),
+            uncounted: Cell::new(first_uncounted(share)),
         })
     }
 }
 
 /// Another one than those of jobs before, whose rows are there: each job of a run has a seed of its own.
-fn first_uncounted(job: &Job) -> Version {
-    let name = format!("versions of generator {}", job.generator.index);
-    Stream::new(job.seed, &name).draw()
+fn first_uncounted(share: &Share) -> Version {
+    let name = format!("versions of generator {}", share.generator.index);
+    Stream::new(share.seed, &name).draw()
 }
 
 /// A parameter without bytes.

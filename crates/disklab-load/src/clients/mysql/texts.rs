@@ -10,7 +10,7 @@ use super::{Mysql, is_end, problem, servers, takes_changes};
 use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
 use crate::error::LoadError;
-use crate::job::Job;
+use crate::job::share::Share;
 use crate::workloads::Failure;
 
 /// Makes connections without prepared statements.
@@ -24,7 +24,7 @@ pub struct Session(Wire);
 impl Texts {
     /// Connects `count` slots, whose sessions begin with the statements `session`.
     pub async fn connected(
-        job: &Job,
+        share: &Share,
         target: &Mysql,
         session: &str,
         count: usize,
@@ -32,12 +32,12 @@ impl Texts {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
-        let mut servers = servers(job, target);
+        let mut servers = servers(share, target);
         for server in &mut servers {
             server.options.push_str("; ");
             server.options.push_str(session);
         }
-        let pool = Pool::connected(job.seed, servers, Texts { tls }, count).await;
+        let pool = Pool::connected(share.seed, servers, Texts { tls }, count).await;
         Ok(pool.map_err(|why| problem(why, target))?)
     }
 }

@@ -21,7 +21,8 @@ use crate::clients::silence::{Watch, watch};
 use crate::clients::stream::Stream;
 use crate::clients::tls;
 use crate::error::LoadError;
-use crate::job::{Job, Postgresql};
+use crate::job::share::Share;
+use crate::job::target::Postgresql;
 use crate::workloads::Failure;
 
 /// The statements of a workload, prepared once on each connection.
@@ -59,7 +60,7 @@ impl<S: Statements> Pool<Driver<S>> {
     ///
     /// `settings` are run-time parameters of the sessions.
     pub async fn open(
-        job: &Job,
+        share: &Share,
         target: &Postgresql,
         settings: &[(&str, &str)],
         statements: S,
@@ -68,7 +69,7 @@ impl<S: Statements> Pool<Driver<S>> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
-        connected(job, target, settings, Driver { tls, statements }, count).await
+        connected(share, target, settings, Driver { tls, statements }, count).await
     }
 }
 

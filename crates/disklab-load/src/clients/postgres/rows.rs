@@ -12,7 +12,9 @@ use crate::clients::pool::{Connect, NoConnection, Pool, Server};
 use crate::clients::tls;
 use crate::clients::{OpenRows, RowClient};
 use crate::error::LoadError;
-use crate::job::{Job, Postgresql, Rows};
+use crate::job::share::Share;
+use crate::job::target::Postgresql;
+use crate::job::workload::Rows;
 use crate::keys::Key;
 use crate::versions::Version;
 use crate::workloads::Failure;
@@ -118,15 +120,19 @@ impl OpenRows for PostgresRows {
     type Target = Postgresql;
 
     /// Connects and prepares; the table must be there.
-    async fn open(job: &Job, target: &Postgresql, rows: &Rows) -> Result<PostgresRows, LoadError> {
+    async fn open(
+        share: &Share,
+        target: &Postgresql,
+        rows: &Rows,
+    ) -> Result<PostgresRows, LoadError> {
         let tls = target.tls.then(|| tls::config(target.ca_file.as_deref()));
         let tls = tls.transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         let statements = RowStatements::new(&target.table, rows, tls);
-        let count = job.slots() as usize;
+        let count = share.slots;
         Ok(PostgresRows {
-            pool: connected(job, target, &[], statements, count).await?,
-            checked: Checked::of(job, rows),
+            pool: connected(share, target, &[], statements, count).await?,
+            checked: Checked::of(share, rows),
         })
     }
 }

@@ -69,7 +69,7 @@ impl Store for Texts {
         if stage != Stage::Load {
             let _ = write!(session, "; USE {SCHEMA}");
         }
-        Texts::connected(job, target, &session, count).await
+        Texts::connected(&job.share(), target, &session, count).await
     }
 
     async fn ask(session: &mut Self::Connection, text: &str) -> Result<Vec<TextRow>, Failure> {

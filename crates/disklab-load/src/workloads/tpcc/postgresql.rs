@@ -59,7 +59,14 @@ impl Store for Driver<Texts> {
         stage: Stage,
         count: usize,
     ) -> Result<Pool<Self>, LoadError> {
-        Pool::open(job, target, &[SEARCH_PATH, ISOLATION], Texts(stage), count).await
+        Pool::open(
+            &job.share(),
+            target,
+            &[SEARCH_PATH, ISOLATION],
+            Texts(stage),
+            count,
+        )
+        .await
     }
 
     async fn ask(session: &mut Self::Connection, text: &str) -> Result<Vec<TextRow>, Failure> {

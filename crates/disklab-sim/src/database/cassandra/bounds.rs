@@ -4,8 +4,8 @@ use super::Cassandra;
 use super::links::Links;
 use super::rebuild::{Kind, Rebuild, Rebuilds};
 use crate::bound::bound_of;
-use crate::faults::RebuildReport;
 use crate::node::Node;
+use crate::report::RebuildReport;
 use crate::report::Uses;
 
 impl Cassandra {

@@ -3,15 +3,15 @@
 use disklab_disk::Rules;
 use disklab_units::sizes;
 
+use super::job::{DatabaseJob, Follower};
 use crate::check::{
     check_cluster, check_replicas, check_stop, check_timetable, check_under_way, check_volume,
     positive,
 };
-use crate::cluster::{MOST_ROWS, Ring};
+use crate::cluster::{MOST_ROWS, Ring, changes_of};
 use crate::database::build::{layout, stored_row_bytes};
 use crate::filelayout::PAGE_BYTES;
 use crate::job::faults::{Faults, Peer, What};
-use crate::job::{DatabaseJob, Follower};
 
 /// Tables of a node: their places are looked for one after the other.
 const MOST_TABLES: usize = 64;
@@ -316,7 +316,7 @@ fn check_room(rules: &mut Rules, job: &DatabaseJob, seed: u64) {
     let replicas = job.database.replication_factor as usize;
     let mut ring = Ring::new(&job.cluster, replicas, false, job.dataset.rows, seed);
     if let Some(faults) = &job.faults {
-        ring.plan(&faults.ring_changes(), job.cluster.nodes as usize);
+        ring.plan(&changes_of(faults), job.cluster.nodes as usize);
     }
     let stored = job.dataset.stored_row_bytes.map_or_else(
         || stored_row_bytes(job.dataset.columns, job.dataset.column_bytes),

@@ -11,11 +11,13 @@ use disklab_units::Instant;
 
 use super::Cassandra;
 use super::broken::{Due, Phase, UNTAKEN};
+use super::job::DatabaseJob;
 use crate::client::Kind;
 use crate::database::cassandra::event::Event;
-use crate::faults::{FaultReport, LOOK_NS, Step};
+use crate::faults::{LOOK_NS, Step};
+use crate::job::Load;
 use crate::job::faults::What;
-use crate::job::{DatabaseJob, Load};
+use crate::report::FaultReport;
 
 impl Cassandra {
     /// The seat of a node: its number, where none has moved.

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::operations::OtherOperations;
 use super::parameters::Parameters;
-use crate::job::{Before, Client, Cluster, Faults, KeyStream, Keys, Load, Network, Stop, yes};
+use crate::job::{
+    Before, Client, Cluster, Faults, KeyStream, Keys, Load, Network, Stop, whole, yes,
+};
 
 /// A cluster, its clients and their load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +33,19 @@ pub struct DatabaseJob {
     /// What breaks during the run; absent: nothing.
     #[serde(default)]
     pub faults: Option<Faults>,
+}
+
+/// A cell that follows another one on the same cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Follower {
+    /// The caller's number for it.
+    pub cell: u64,
+    /// What differs in it are load, caching, read-ahead and what was before.
+    pub database: DatabaseJob,
+    /// Whether it goes on from the end of the first one's warm-up, from which it differs in what breaks and when it ends.
+    #[serde(default)]
+    pub from_warm: bool,
 }
 
 /// Which database.
@@ -157,11 +172,6 @@ fn default_speculation() -> u32 {
 /// Cassandra 3.11's 0.1; 4.0 and later have 1.0.
 fn default_badness() -> u32 {
     100
-}
-
-/// All of it, in permille.
-pub fn whole() -> u32 {
-    1000
 }
 
 fn ten_seconds() -> u64 {

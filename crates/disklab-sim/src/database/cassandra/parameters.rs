@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::job::whole;
-
 /// What is fitted: times that no page states. All in nanoseconds unless the name says otherwise.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,19 +70,6 @@ pub struct Parameters {
     pub read_byte_ps: u64,
     /// The same of a replica for a write, flush and compaction included.
     pub write_byte_ps: u64,
-}
-
-/// What collects the garbage of a JVM.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Collector {
-    /// Bytes that are allocated from one young collection to the next.
-    pub young_bytes: u64,
-    /// Threads that collect.
-    pub threads: u32,
-    /// Reads whose key is new to the key cache, in permille.
-    #[serde(default = "whole")]
-    pub new_keys_permille: u32,
 }
 
 impl Parameters {

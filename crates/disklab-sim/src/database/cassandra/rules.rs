@@ -3,10 +3,12 @@
 use disklab_disk::{Host, VolumeId};
 use disklab_units::sizes::Bins;
 
+use super::job::DatabaseJob;
+use super::parameters::Parameters;
 use crate::client::{Kind, What};
 use crate::cluster::answers_needed;
 use crate::database::build::{bins, stored_of_sizes, stored_row_bytes};
-use crate::job::{DatabaseJob, Load, Mechanism, Parameters};
+use crate::job::{Load, Mechanism};
 use crate::pauses::Garbage;
 
 use super::Operation;

@@ -3,7 +3,8 @@
 use disklab_disk::Refusal;
 
 use super::Cassandra;
-use crate::job::{CacheState, DatabaseJob, Fidelity, Job};
+use super::job::{DatabaseJob, Follower};
+use crate::job::{CacheState, Fidelity};
 use crate::model::{self, Model, Setting};
 use crate::pauses::requests_between;
 use crate::report::Report;
@@ -17,20 +18,24 @@ const QUICK_PAUSES: u64 = 1;
 const QUICK_MOST_FOR_PAUSES: u64 = 2 * QUICK_OPERATIONS;
 
 /// Cells on one cluster, each with the caches that it wants: all at the scale of the one that needs the largest part.
-pub fn simulate(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> {
-    if job.then.iter().any(|next| next.from_warm) {
-        return simulate_from_warm(job, first);
-    }
-    let followers = job.then.iter().map(|next| (next.cell, &next.database));
-    let cells: Vec<(u64, &DatabaseJob)> = std::iter::once((job.cell, first))
+pub fn simulate(
+    setting: &Setting,
+    first: &DatabaseJob,
+    then: &[Follower],
+) -> Result<Vec<Report>, Refusal> {
+    let followers = then.iter().map(|next| (next.cell, &next.database));
+    let cells: Vec<(u64, &DatabaseJob)> = std::iter::once((setting.cell, first))
         .chain(followers)
         .collect();
+    if then.iter().any(|next| next.from_warm) {
+        return simulate_from_warm(setting, &cells);
+    }
     let shares = cells
         .iter()
-        .map(|(_, cell)| database_share(cell, job.fidelity));
+        .map(|(_, cell)| database_share(cell, setting.fidelity));
     let mut share = shares.min().unwrap_or(1);
     loop {
-        let (reports, enough) = simulate_at(job, &cells, share)?;
+        let (reports, enough) = simulate_at(setting, &cells, share)?;
         if enough == share {
             return Ok(reports);
         }
@@ -39,29 +44,23 @@ pub fn simulate(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> 
 }
 
 /// Cells that differ in what breaks and when they end: the cluster is made, and warmed up, once for all of them.
-fn simulate_from_warm(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Refusal> {
-    let setting = Setting {
-        scale: 1,
-        seed: job.seed,
-        pass: 0,
-        off: &job.ablate,
-        journal: job.journal,
-    };
-    let mut quiet = first.clone();
+fn simulate_from_warm(
+    setting: &Setting,
+    cells: &[(u64, &DatabaseJob)],
+) -> Result<Vec<Report>, Refusal> {
+    let mut quiet = cells[0].1.clone();
     if let Some(faults) = &mut quiet.faults {
         faults.events.clear();
     }
-    let mut warm = Cassandra::new(&quiet, &setting)?;
+    let mut warm = Cassandra::new(&quiet, setting)?;
     model::begin(&mut warm, quiet.workload.warm_up_ns);
-    let followers = job.then.iter().map(|next| (next.cell, &next.database));
-    let cells = std::iter::once((job.cell, first)).chain(followers);
-    let reports = cells.map(|(number, cell)| {
+    let reports = cells.iter().map(|&(number, cell)| {
         let clock = Stopwatch::start();
         let mut cluster = warm.clone();
         cluster.goes_on_as(cell);
         model::end(&mut cluster);
         let mut report = cluster.report(cell, number);
-        finish(&mut report, 1, clock, job.fidelity);
+        finish(&mut report, 1, clock, setting.fidelity);
         report
     });
     Ok(reports.collect())
@@ -69,7 +68,7 @@ fn simulate_from_warm(job: &Job, first: &DatabaseJob) -> Result<Vec<Report>, Ref
 
 /// The same at one scale, and the share at which each cell has operations enough.
 fn simulate_at(
-    job: &Job,
+    setting: &Setting,
     cells: &[(u64, &DatabaseJob)],
     share: u64,
 ) -> Result<(Vec<Report>, u64), Refusal> {
@@ -87,23 +86,22 @@ fn simulate_at(
             }
         }
         let setting = Setting {
+            cell: number,
             scale: share,
-            seed: job.seed,
             pass: pass as u64,
-            off: &job.ablate,
-            journal: job.journal,
+            ..*setting
         };
         let mut cluster = Cassandra::new(&scaled, &setting)?;
         if let Some(left) = left.take() {
             cluster.take_caches(left, &scaled.before);
         }
         model::run(&mut cluster);
-        let enough = larger_share(&cluster, cell, share, job.fidelity);
+        let enough = larger_share(&cluster, cell, share, setting.fidelity);
         if enough != share {
             return Ok((reports, enough));
         }
         let mut report = cluster.report(&scaled, number);
-        finish(&mut report, share, clock, job.fidelity);
+        finish(&mut report, share, clock, setting.fidelity);
         reports.push(report);
         // Rows that writes have changed are filled again before the next cell.
         let only_read = scaled.workload.only_reads();

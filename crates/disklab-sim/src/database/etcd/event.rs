@@ -1,10 +1,10 @@
 //! What happens in a simulated etcd.
 
-use crate::event::events;
+use crate::database::sessions::session_events;
 
-events! {
+session_events! {
     /// What happens.
-    pub enum Event of sessions {
+    pub enum Event {
         /// A request that another member took reaches the leader.
         Asked(session: u32),
         /// A majority has confirmed the leader to a read.

@@ -2,11 +2,10 @@
 
 use disklab_disk::profile::Distribution;
 
-use super::{EtcdJob, EtcdParameters, EtcdSettings};
 use serde_json::json;
 
+use crate::cell::*;
 use crate::job::faults::What;
-use crate::job::*;
 use crate::report::{LogReport, Report};
 use crate::simulate;
 use crate::tests::cluster;

@@ -12,11 +12,11 @@
 
 use std::collections::VecDeque;
 
+use super::job::MariadbParameters;
 use crate::chance::work;
-use crate::database::mariadb::plan::PAGE_BYTES;
+use crate::database::mariadb::leaves::PAGE_BYTES;
 use crate::database::mariadb::pool::Pool;
 use crate::database::wal::Log;
-use crate::job::MariadbParameters;
 use crate::machine::Machine;
 use crate::storage::{PendingIos, Purpose};
 use disklab_disk::Op;

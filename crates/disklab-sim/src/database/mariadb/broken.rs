@@ -6,15 +6,15 @@
 
 use super::Mariadb;
 use super::applier::OTHER;
+use super::job::MariadbJob;
 use super::latch::Latch;
 use super::peers::Peers;
 use super::recovery::Recovery;
 use crate::database::outage::Outage;
 use crate::database::servers::{Life, Phase, Turn};
 use crate::database::sessions::Sessions;
-use crate::faults::FaultReport;
-use crate::job::MariadbJob;
 use crate::job::faults::{Event, What};
+use crate::report::FaultReport;
 
 /// What a run with faults knows.
 pub(super) struct Broken {

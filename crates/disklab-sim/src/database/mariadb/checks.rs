@@ -2,10 +2,11 @@
 
 use disklab_disk::Rules;
 
+use super::job::{MariadbJob, Replication};
 use super::{Laying, PAGE_BYTES, trees};
 use crate::check::{check_outage, check_plain_servers, check_room, check_volume, positive};
+use crate::job::Fidelity;
 use crate::job::faults::What;
-use crate::job::{Fidelity, MariadbJob, Replication};
 use crate::simulate::shrink_tables;
 
 /// Largest row. **Source:** InnoDB keeps two in a page; what is longer lies beside the tree.

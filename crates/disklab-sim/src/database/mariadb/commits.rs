@@ -1,8 +1,8 @@
 //! A commit's way through the server's logs.
 
+use super::job::Replication;
 use super::{BINLOG, Event, Mariadb, REDO, SYNC_EVERY_NS, WRITTEN_BACK_EVERY};
 use crate::database::sessions::Sessions;
-use crate::job::Replication;
 use crate::tail::Stretch;
 
 impl Mariadb {

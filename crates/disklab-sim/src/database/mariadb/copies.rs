@@ -1,10 +1,10 @@
 //! Commits on their way to other servers: a replica, or the nodes of a Galera cluster.
 
 use super::Mariadb;
+use super::job::Replication;
 use crate::database::mariadb::applier::WriteSet;
 use crate::database::mariadb::event::Event;
 use crate::database::sessions::Sessions;
-use crate::job::Replication;
 use crate::storage::{PendingIo, Purpose};
 use crate::tail::Stretch;
 

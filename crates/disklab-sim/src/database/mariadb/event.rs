@@ -1,10 +1,10 @@
 //! What happens in a simulated MariaDB.
 
-use crate::event::events;
+use crate::database::sessions::session_events;
 
-events! {
+session_events! {
     /// What happens.
-    pub enum Event of sessions {
+    pub enum Event {
         /// It has done the CPU work of its pages, and of its commit.
         Ready(session: u32),
         /// The other servers have its commit.

@@ -16,9 +16,10 @@ use std::collections::VecDeque;
 
 use disklab_disk::Op;
 
+use super::job::MariadbSettings;
 use super::{Mariadb, PAGE_BYTES};
 use crate::database::mariadb::event::Event;
-use crate::job::{MariadbSettings, Mechanism};
+use crate::job::Mechanism;
 use crate::model::Setting;
 use crate::storage::Purpose;
 

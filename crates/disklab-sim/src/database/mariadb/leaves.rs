@@ -15,11 +15,14 @@ use crate::database::fill::ended_rows;
 /// Rows after which the pattern begins again, at most.
 const MOST_ROWS: u64 = 1 << 14;
 
+/// Bytes of a page. **Source:** `innodb_page_size`.
+pub const PAGE_BYTES: u64 = 16_384;
+
 /// Bytes of a page that header, directory and trailer leave to records.
-pub const PAGE_ROOM: u64 = super::plan::PAGE_BYTES - 128;
+pub const PAGE_ROOM: u64 = PAGE_BYTES - 128;
 
 /// What inserts in order leave free. **Source:** `dict_index_get_space_reserve`.
-const RESERVE: u64 = super::plan::PAGE_BYTES / 16;
+const RESERVE: u64 = PAGE_BYTES / 16;
 
 /// A leaf: its keys, and the row that was added last, unless a split has come since.
 #[derive(Default)]

@@ -11,7 +11,7 @@
 //! its relay log when Linux has it (`sync_relay_log` is 10,000).
 
 use super::Mariadb;
-use crate::job::Replication;
+use super::job::Replication;
 use crate::tail::Stretch;
 
 /// What the primary makes of the one server that has ended.

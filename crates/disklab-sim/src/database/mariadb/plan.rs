@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::database::mariadb::leaves::Leaves;
+use super::job::MariadbJob;
+use crate::database::mariadb::leaves::{Leaves, PAGE_BYTES, PAGE_ROOM};
 use crate::database::mariadb::splits::{Index, room_of};
 use crate::database::transactions::Script;
-use crate::job::{AccessKind, Keys, MariadbJob, Relation, RowDraw, Statement};
-
-/// Bytes of a page. **Source:** `innodb_page_size`.
-pub const PAGE_BYTES: u64 = 16_384;
+use crate::job::{AccessKind, Keys, Relation, RowDraw, Statement};
 
 /// Bytes of a leaf that records have: header, directory and trailer taken off, and the sixteenth that inserts in order
 /// leave free. **Source:** page0page.h; `BTR_CUR_PAGE_REORGANIZE_LIMIT`; our server had 73.0 of sysbench's rows of 208 B in a leaf.
-const LEAF_BYTES: u64 = (PAGE_BYTES - 128) * 15 / 16;
+const LEAF_BYTES: u64 = PAGE_ROOM * 15 / 16;
 
 /// Pages of undo that transactions write to in turn: headers of rollback segments, and a page of each.
 /// **Source:** `TRX_SYS_N_RSEGS` of trx0sys.h, 128.

@@ -20,10 +20,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
+use super::job::MariadbJob;
+use super::leaves::PAGE_BYTES;
 use super::leaves::PAGE_ROOM;
-use super::plan::{PAGE_BYTES, Plan, Tree};
+use super::plan::{Plan, Tree};
 use super::{Mariadb, Session};
-use crate::job::{AccessKind, MariadbJob};
+use crate::job::AccessKind;
 use crate::tail::Stretch;
 
 /// Numbers from which on a number is not a session's, but that of the purge of a tree.

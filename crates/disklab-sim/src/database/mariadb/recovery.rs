@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use disklab_disk::Op;
 
 use super::event::Event;
-use super::plan::PAGE_BYTES;
+use super::leaves::PAGE_BYTES;
 use super::{Mariadb, flushing};
 use crate::bound::Before;
 use crate::database::recovery::{Rebuild, left_ns};

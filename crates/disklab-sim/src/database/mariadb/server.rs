@@ -2,13 +2,15 @@
 
 use disklab_disk::Refusal;
 
+use super::job::{MariadbJob, Replication};
 use super::{BINLOG, REDO};
 use crate::database::mariadb::applier::{Applier, OTHER};
-use crate::database::mariadb::plan::{PAGE_BYTES, Plan, UNDO_PAGES};
+use crate::database::mariadb::leaves::PAGE_BYTES;
+use crate::database::mariadb::plan::{Plan, UNDO_PAGES};
 use crate::database::mariadb::pool::Pool;
 use crate::database::wal::Log;
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
-use crate::job::{CacheState, MariadbJob, Mechanism, Replication};
+use crate::job::{CacheState, Mechanism};
 use crate::machine::Machine;
 use crate::model::Setting;
 use crate::storage::{ReadingRules, Storage};

@@ -12,10 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::PAGE_BYTES;
+use super::leaves::{PAGE_BYTES, PAGE_ROOM};
 
-/// Bytes of a page that header and trailer leave.
-const ROOM: u64 = PAGE_BYTES - 128;
 /// Bytes of a page below which it is joined with a neighbour. **Source:** `DICT_INDEX_MERGE_THRESHOLD_DEFAULT`, 50 %.
 const LEAST_BYTES: u64 = PAGE_BYTES / 2;
 /// Bytes of holes for which a page is rewritten. **Source:** `BTR_CUR_PAGE_REORGANIZE_LIMIT`.
@@ -63,7 +61,7 @@ pub struct Index {
 
 /// How many entries of so many bytes have room in a page. **Source:** `page_dir_calc_reserved_space`: a slot of two bytes to four records.
 pub fn room_of(entry_bytes: u64) -> u64 {
-    (2 * ROOM / (2 * entry_bytes.max(1) + 1)).max(1)
+    (2 * PAGE_ROOM / (2 * entry_bytes.max(1) + 1)).max(1)
 }
 
 impl Index {

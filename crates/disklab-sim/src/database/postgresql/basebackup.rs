@@ -14,10 +14,9 @@ use std::collections::VecDeque;
 
 use disklab_disk::Op;
 
-use super::broken::Work;
 use super::changes::{History, Record};
 use super::event::{CopyPlace, CopyStep, Event};
-use super::plan::PAGE_BYTES;
+use super::packing::PAGE_BYTES;
 use super::server::{CACHE_PAGES, RECOVERY_SYNC};
 use super::{EXPIRE_NS, Postgresql};
 use crate::bound::Before;
@@ -174,9 +173,9 @@ impl Postgresql {
         let seen = &mut broken.seen[index];
         seen.rounds = seen.rounds.wrapping_add(1);
         let copying = Box::new(Copying::new(seen.rounds));
-        seen.life.phase = Phase::Returning(Work::Copying(copying));
         seen.is_part = true;
         seen.looks_at = None;
+        self.put_copy(index, copying);
         let server = &mut self.servers[index];
         server.write_back.forget();
         // Standbys have no reads of their own, so that nothing is on its way into it.
@@ -193,31 +192,6 @@ impl Postgresql {
         }
     }
 
-    fn copy_at(&mut self, index: usize) -> Option<&mut Copying> {
-        match self.broken.as_mut()?.seen[index].life.work()? {
-            Work::Copying(copy) => Some(copy),
-            Work::Replaying(_) => None,
-        }
-    }
-
-    /// Takes the copy out of a server, so that it and the servers can be used beside each other.
-    fn take_copy(&mut self, index: usize) -> Option<Box<Copying>> {
-        let life = &mut self.broken.as_mut()?.seen[index].life;
-        match life.take_work()? {
-            Work::Copying(copy) => Some(copy),
-            replaying => {
-                life.phase = Phase::Returning(replaying);
-                None
-            }
-        }
-    }
-
-    fn put_copy(&mut self, index: usize, copy: Box<Copying>) {
-        if let Some(broken) = &mut self.broken {
-            broken.seen[index].life.phase = Phase::Returning(Work::Copying(copy));
-        }
-    }
-
     /// Whether a copy wants a checkpoint to begin now.
     pub(super) fn wants_checkpoint(&self) -> bool {
         self.is_asked_for(Stage::Asked) && !self.changes.checkpoints.is_under_way()
@@ -229,12 +203,9 @@ impl Postgresql {
     }
 
     fn is_asked_for(&self, stage: Stage) -> bool {
-        let Some(broken) = &self.broken else {
-            return false;
-        };
-        broken.seen.iter().any(|seen| {
-            matches!(&seen.life.phase, Phase::Returning(Work::Copying(copy)) if copy.stage == stage)
-        })
+        let broken = self.broken.as_ref();
+        let mut copies = broken.iter().flat_map(|broken| broken.copies());
+        copies.any(|copy| copy.stage == stage)
     }
 
     /// A checkpoint has begun: it is that of the copies which have asked for one.

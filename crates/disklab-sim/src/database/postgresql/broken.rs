@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use super::Postgresql;
-use super::basebackup::{Copied, Copying};
+use super::basebackup::{Copied, Copying, copy_of};
 use super::changes::{History, Record};
 use super::extension::Extension;
 use super::files::Files;
@@ -18,9 +18,9 @@ use super::replay::Replay;
 use crate::database::outage::Outage;
 use crate::database::servers::{Life, Phase, Turn};
 use crate::database::sessions::Sessions;
-use crate::faults::FaultReport;
 use crate::job::faults::{Event, What};
 use crate::job::{Cluster, SqlFaults};
+use crate::report::FaultReport;
 
 /// What a server comes back by.
 #[derive(Debug)]
@@ -71,6 +71,14 @@ impl Broken {
 
     fn is_up(&self, server: usize) -> bool {
         self.seen[server].life.is_up()
+    }
+
+    /// Copies that servers are getting.
+    pub fn copies(&self) -> impl Iterator<Item = &Copying> {
+        self.seen.iter().filter_map(|seen| match &seen.life.phase {
+            Phase::Returning(Work::Copying(copy)) => Some(&**copy),
+            _ => None,
+        })
     }
 
     /// Whether some server is away.
@@ -312,6 +320,62 @@ impl Postgresql {
             }
             Phase::Returning(_) => self.return_on(now, index),
             _ => {}
+        }
+    }
+
+    /// The replay of a server that is replaying its log.
+    pub(super) fn replay_of(&mut self, index: usize) -> Option<&mut Replay> {
+        match self.broken.as_mut()?.seen[index].life.work()? {
+            Work::Replaying(replay) => Some(replay),
+            Work::Copying(_) => None,
+        }
+    }
+
+    /// The copy of a server that is getting one.
+    pub(super) fn copy_at(&mut self, index: usize) -> Option<&mut Copying> {
+        match self.broken.as_mut()?.seen[index].life.work()? {
+            Work::Copying(copy) => Some(copy),
+            Work::Replaying(_) => None,
+        }
+    }
+
+    /// Takes the replay out of a server, so that it and the server can be used beside each other.
+    pub(super) fn take_replay(&mut self, index: usize) -> Option<Box<Replay>> {
+        self.replay_of(index)?;
+        match self.broken.as_mut()?.seen[index].life.take_work()? {
+            Work::Replaying(replay) => Some(replay),
+            Work::Copying(_) => unreachable!("it replays its log"),
+        }
+    }
+
+    /// Takes the copy out of a server, so that it and the servers can be used beside each other.
+    pub(super) fn take_copy(&mut self, index: usize) -> Option<Box<Copying>> {
+        self.copy_at(index)?;
+        match self.broken.as_mut()?.seen[index].life.take_work()? {
+            Work::Copying(copy) => Some(copy),
+            Work::Replaying(_) => unreachable!("it gets a copy"),
+        }
+    }
+
+    pub(super) fn put_replay(&mut self, index: usize, replay: Box<Replay>) {
+        self.put_work(index, Work::Replaying(replay));
+    }
+
+    pub(super) fn put_copy(&mut self, index: usize, copy: Box<Copying>) {
+        self.put_work(index, Work::Copying(copy));
+    }
+
+    fn put_work(&mut self, index: usize, work: Work) {
+        if let Some(broken) = &mut self.broken {
+            broken.seen[index].life.phase = Phase::Returning(work);
+        }
+    }
+
+    /// A part of the log, of the data or of a copy has been read.
+    pub(super) fn piece_read(&mut self, now: u64, index: usize, piece: u32) {
+        match copy_of(piece) {
+            Some((target, round)) => self.copy_read(now, target, round),
+            None => self.replay_read(now, index, piece),
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use super::job::PostgresqlSettings;
 use crate::database::postgresql::checkpoint::Checkpoints;
-use crate::database::postgresql::plan::{Access, Layout, Plan, ROOM_BYTES};
-use crate::job::{AccessKind, PostgresqlSettings, RowDraw};
+use crate::database::postgresql::packing::ROOM_BYTES;
+use crate::database::postgresql::plan::{Access, Layout, Plan};
+use crate::job::{AccessKind, RowDraw};
 
 /// Bytes of a record of the log beside the row's own. **Source:** xlogrecord.h: 24 of a record, 20 of a block that it names;
 /// 14 of heap's `xl_heap_update`.

@@ -1,6 +1,6 @@
 //! Checkpoints: when they begin, which pages they write, how fast, and which changes put an image into the log.
 
-use crate::job::PostgresqlSettings;
+use super::job::PostgresqlSettings;
 
 /// How often a checkpointer that is on time looks whether it still is. **Source:** `CheckpointWriteDelay`, 100 ms.
 pub const LOOK_NS: u64 = 100_000_000;

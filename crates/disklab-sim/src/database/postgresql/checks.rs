@@ -3,10 +3,11 @@
 use disklab_disk::Rules;
 use disklab_units::sizes::{self, Size};
 
+use super::job::PostgresqlJob;
 use super::{PAGE_BYTES, layouts};
 use crate::check::{check_outage, check_plain_servers, check_room};
 use crate::job::faults::{What, in_order};
-use crate::job::{Fidelity, PostgresqlJob, Relation, RowSize};
+use crate::job::{Fidelity, Relation, RowSize};
 use crate::simulate::shrink_tables;
 
 /// Largest row: it fills a page. Longer ones are stored beside the table.

@@ -1,10 +1,11 @@
 //! What happens in a simulated PostgreSQL.
 
-use crate::event::{Subject, events};
+use crate::database::sessions::session_events;
+use crate::event::Subject;
 
-events! {
+session_events! {
     /// What happens.
-    pub enum Event of sessions {
+    pub enum Event {
         /// A backend has done the CPU work of a statement's pages, and of its commit.
         Ready(session: u32),
         /// Log reaches a standby.

@@ -2,8 +2,13 @@
 
 use disklab_units::sizes::{BINS, Bins, Size};
 
-use crate::database::postgresql::plan::ROOM_BYTES;
 use crate::job::RowSize;
+
+/// Bytes of a page. **Source:** PostgreSQL's `BLCKSZ`.
+pub const PAGE_BYTES: u64 = 8192;
+
+/// Bytes of a page that rows and their pointers can have. **Source:** bufpage.h: a header of 24 bytes.
+pub const ROOM_BYTES: u64 = PAGE_BYTES - 24;
 
 /// Rows after which the pattern begins again, with a page of its own: a loss of half a page in hundreds.
 const PERIOD: usize = 16 * BINS;

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::job::PostgresqlJob;
 use crate::database::postgresql::files::FILE_BYTES;
 use crate::database::postgresql::fillorder::FillOrder;
-use crate::database::postgresql::packing::Packing;
+use crate::database::postgresql::packing::{PAGE_BYTES, Packing, ROOM_BYTES};
 use crate::database::transactions::Script;
-use crate::job::{AccessKind, PostgresqlJob, Relation, RowDraw, Statement};
-
-/// Bytes of a page. **Source:** PostgreSQL's `BLCKSZ`.
-pub const PAGE_BYTES: u64 = 8192;
-
-/// Bytes of a page that rows and their pointers can have. **Source:** bufpage.h: a header of 24 bytes.
-pub const ROOM_BYTES: u64 = PAGE_BYTES - 24;
+use crate::job::{AccessKind, Relation, RowDraw, Statement};
 
 /// Bytes of a leaf that entries have: a header, a special space of 16 bytes, and a tenth that stays free.
 /// **Source:** nbtree.h, `BTREE_DEFAULT_FILLFACTOR`: 90.

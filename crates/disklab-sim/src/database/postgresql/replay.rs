@@ -14,16 +14,13 @@ use std::collections::HashSet;
 
 use disklab_disk::Op;
 
-use super::basebackup::copy_of;
-use super::broken::Work;
 use super::changes::{History, Record};
 use super::event::Event;
-use super::plan::PAGE_BYTES;
+use super::packing::PAGE_BYTES;
 use super::server::{CACHE_PAGES, RECOVERY_SYNC};
 use super::{FLUSH_AFTER, Postgresql};
 use crate::bound::Before;
 use crate::database::recovery::{Rebuild, left_ns};
-use crate::database::servers::Phase;
 use crate::storage::Purpose;
 
 /// How far ahead of its turn a record's page is asked for. **Source:** `wal_decode_buffer_size`, 512 kB.
@@ -150,7 +147,7 @@ impl Postgresql {
             history.records.fill(Record::Commit);
         }
         let replay = Replay::new(now, history, end, before);
-        seen.life.phase = Phase::Returning(Work::Replaying(Box::new(replay)));
+        self.put_replay(index, Box::new(replay));
         if index == self.primary {
             self.write_dirty(now, u64::MAX);
         }
@@ -163,25 +160,6 @@ impl Postgresql {
             replay.works = false;
         }
         self.replay_on(now, index);
-    }
-
-    fn replay_of(&mut self, index: usize) -> Option<&mut Replay> {
-        match self.broken.as_mut()?.seen[index].life.work()? {
-            Work::Replaying(replay) => Some(replay),
-            Work::Copying(_) => None,
-        }
-    }
-
-    /// Takes the replay out of a server, so that it and the server can be used beside each other.
-    fn take_replay(&mut self, index: usize) -> Option<Box<Replay>> {
-        let life = &mut self.broken.as_mut()?.seen[index].life;
-        match life.take_work()? {
-            Work::Replaying(replay) => Some(replay),
-            copying => {
-                life.phase = Phase::Returning(copying);
-                None
-            }
-        }
     }
 
     /// Goes on with a replay as far as it can.
@@ -218,9 +196,7 @@ impl Postgresql {
             replay.syncs = true;
             self.sync_recovery(now, index);
         }
-        if let Some(broken) = &mut self.broken {
-            broken.seen[index].life.phase = Phase::Returning(Work::Replaying(replay));
-        }
+        self.put_replay(index, replay);
     }
 
     /// Syncs the data volume before a replay, or behind it.
@@ -349,10 +325,7 @@ impl Postgresql {
     }
 
     /// A part of the log, or a page, has been read for a replay.
-    pub(super) fn piece_read(&mut self, now: u64, index: usize, piece: u32) {
-        if let Some((target, round)) = copy_of(piece) {
-            return self.copy_read(now, target, round);
-        }
+    pub(super) fn replay_read(&mut self, now: u64, index: usize, piece: u32) {
         if piece != LOG {
             let first = u64::from(piece) * CACHE_PAGES;
             let storage = &mut self.servers[index].machine.storage;
@@ -406,6 +379,6 @@ impl Postgresql {
             processes: &[("replay process", replay.cpu_ns)],
         };
         broken.outage.tell(now, &rebuild);
-        broken.seen[index].life.phase = Phase::Returning(Work::Replaying(replay));
+        self.put_replay(index, replay);
     }
 }

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use disklab_disk::{Op, Refusal};
 
-use crate::database::postgresql::plan::{PAGE_BYTES, Plan};
+use super::job::PostgresqlJob;
+use crate::database::postgresql::packing::PAGE_BYTES;
+use crate::database::postgresql::plan::Plan;
 use crate::database::wal::{Log, MOST_WRITE_BYTES};
 use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
-use crate::job::{CacheState, PostgresqlJob};
+use crate::job::CacheState;
 use crate::machine::Machine;
 use crate::model::Setting;
 use crate::storage::{PendingIos, Purpose, ReadingRules, Storage};

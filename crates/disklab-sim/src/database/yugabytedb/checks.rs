@@ -2,10 +2,11 @@
 
 use disklab_disk::Rules;
 
+use super::job::SqlJob;
 use crate::check::{
     MOST_UNDER_WAY, check_members, check_replicas, check_servers, check_timetable, positive,
 };
-use crate::job::{AccessKind, Fidelity, RowDraw, SqlJob, Stop};
+use crate::job::{AccessKind, Fidelity, RowDraw, Stop};
 use crate::simulate::{bounds, quick_ns, shrink_host};
 
 /// Most tablets: a node keeps a log for each.

@@ -1,10 +1,10 @@
 //! What happens in a simulated SQL cluster.
 
-use crate::event::events;
+use crate::database::sessions::session_events;
 
-events! {
+session_events! {
     /// What happens.
-    pub enum Event of sessions {
+    pub enum Event {
         /// A request reaches its tablet.
         Enter(request: u32),
         /// The CPU work of a request is done.

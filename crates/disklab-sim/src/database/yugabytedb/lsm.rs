@@ -2,8 +2,8 @@
 
 use disklab_disk::Op;
 
+use super::job::SqlDatabase;
 use crate::filelayout::PAGE_BYTES;
-use crate::job::SqlDatabase;
 use crate::storage::{PendingIos, Purpose, Storage};
 
 /// Bytes of one write. **Source:** table files are written through the page cache, and Linux writes

@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use disklab_units::random::Stream;
 
+use super::job::{SqlJob, SqlParameters, Table};
 use crate::database::draws::nurand;
 use crate::database::transactions::Script;
 use crate::filelayout::{PAGE_BYTES, Pages};
-use crate::job::{AccessKind, RowDraw, SqlJob, SqlParameters, Statement, Table};
+use crate::job::{AccessKind, RowDraw, Statement};
 
 /// One tablet. Its blocks lie on its leader one after the other; followers are not read.
 ///

@@ -2,10 +2,11 @@
 
 use disklab_disk::{Op, Refusal};
 
+use super::job::SqlJob;
 use crate::database::yugabytedb::lsm::{Lsm, flush_bytes};
 use crate::database::yugabytedb::plan::Plan;
 use crate::filelayout::{FileLayout, PAGE_BYTES};
-use crate::job::{CacheState, Mechanism, SqlJob};
+use crate::job::{CacheState, Mechanism};
 use crate::machine::Machine;
 use crate::model::Setting;
 use crate::pagecache::{PageCache, Rule};
