@@ -65,6 +65,39 @@ impl Split {
     }
 }
 
+/// Where the time of something under way went, up to a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// By stretch.
+    pub split: Split,
+    /// The moment.
+    pub until: u64,
+}
+
+impl Spent {
+    /// Of something that begins.
+    pub fn from(now: u64) -> Spent {
+        Spent {
+            split: Split::default(),
+            until: now,
+        }
+    }
+
+    /// Counts the time since it was last counted.
+    #[inline]
+    pub fn on(&mut self, now: u64, stretch: Stretch) {
+        self.split.add(stretch, now - self.until);
+        self.until = now;
+    }
+
+    /// Counts the time that an I/O was waited for, which had passed all limits at `passed`.
+    #[inline]
+    pub fn waited(&mut self, now: u64, passed: u64) {
+        self.on(passed.clamp(self.until, now), Stretch::Limits);
+        self.on(now, Stretch::Disk);
+    }
+}
+
 /// Buckets of an octave: latencies of one bucket differ by at most 3 %.
 const IN_OCTAVE: usize = 32;
 /// From one microsecond (1024 ns) to beyond the longest latency of a histogram, an hour.

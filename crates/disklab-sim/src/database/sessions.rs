@@ -23,7 +23,7 @@ use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
 use crate::network::{Link, Paths};
 use crate::station::{Servers, Slots, Usage};
-use crate::tail::{Split, Stretch};
+use crate::tail::{Spent, Stretch};
 
 /// Declares events of a database under transactions: beside what happens to every session, those that are its own.
 macro_rules! session_events {
@@ -99,9 +99,7 @@ pub struct Seat {
     started: u64,
     /// When the statement left the client.
     asked: u64,
-    /// Where its time went, up to `mark`.
-    split: Split,
-    mark: u64,
+    spent: Spent,
 }
 
 impl Seat {
@@ -258,15 +256,20 @@ impl Clients {
 
     /// Up to when a session's time is counted.
     pub fn mark(&self, session: u32) -> u64 {
-        self.seats[session as usize].mark
+        self.seats[session as usize].spent.until
     }
 
     /// Counts the time of a session since it was last counted.
     #[inline]
     pub fn spend(&mut self, now: u64, session: u32, stretch: Stretch) {
-        let seat = &mut self.seats[session as usize];
-        seat.split.add(stretch, now - seat.mark);
-        seat.mark = now;
+        self.seats[session as usize].spent.on(now, stretch);
+    }
+
+    /// Counts where the time of a session's statement went while others worked for it.
+    pub fn join(&mut self, session: u32, others: &Spent) {
+        let spent = &mut self.seats[session as usize].spent;
+        spent.split.join(&others.split);
+        spent.until = others.until;
     }
 
     /// How many connections sessions share, and what those did up to `now`; None: each session has its own.
@@ -292,9 +295,8 @@ impl Clients {
         seat.started = started;
         seat.serial += 1;
         seat.step = self.script.kinds.of(seat.kind).steps.start;
-        seat.split = Split::default();
-        seat.split.add(Stretch::Unsent, now - started);
-        seat.mark = now;
+        seat.spent = Spent::from(started);
+        seat.spent.on(now, Stretch::Unsent);
         self.connections.enter(now, session)
     }
 
@@ -349,9 +351,6 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
     /// Whether a session that does not pause begins its next transaction at once, and not by an event behind others that
     /// are due.
     const BEGINS_AT_ONCE: bool = true;
-
-    /// Whether all time of a transaction is counted by [`Clients::spend`], and told.
-    const TELLS_STRETCHES: bool = true;
 
     /// The clients.
     fn clients(&mut self) -> &mut Clients;
@@ -601,19 +600,17 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
         let Seat {
             kind,
             started,
-            split,
+            spent,
             ..
         } = *seat;
         assert_eq!(
-            split.total(),
+            spent.split.total(),
             now - started,
             "a transaction spends its time somewhere, and once"
         );
         let think_ns = clients.script.kinds.of(kind).think_ns;
         let recorder = &mut self.course().recorder;
-        if Self::TELLS_STRETCHES {
-            recorder.split(kind as usize, &split);
-        }
+        recorder.split(kind as usize, &spent.split);
         recorder.ended(now, kind as usize, started);
         let is_degraded = self.is_degraded();
         if let Some(outage) = self.outage() {

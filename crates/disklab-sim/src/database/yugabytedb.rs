@@ -40,6 +40,7 @@ use crate::model::{Course, Model, Setting};
 use crate::report::Report;
 use crate::simulate::{SqlParts, sql_report};
 use crate::storage::{NOBODY, PendingIo, Purpose, Touched};
+use crate::tail::{Spent, Stretch};
 
 /// Bytes of an internal message beside the rows: a read request, an acknowledgement.
 /// **Source:** RPCs of yb-tserver carry 200 to 400 bytes of headers and hybrid times.
@@ -57,8 +58,8 @@ const NO_BLOCK: u64 = u64::MAX;
 struct Session {
     /// Accesses of the statement under way.
     pending: u32,
-    /// When the SQL layer has the last answer so far.
-    ready: u64,
+    /// Where the time went until the SQL layer has the last answer so far.
+    spent: Spent,
 }
 
 /// A request at one replica.
@@ -105,6 +106,9 @@ pub struct Yugabytedb {
     servers: Vec<Server>,
     sessions: Vec<Session>,
     requests: Slab<Request>,
+    /// Where the time of each request went, and that of its append to its replica's own log.
+    spent: Vec<Spent>,
+    appending: Vec<Spent>,
     rows: Stream,
     members: Option<Box<Members>>,
 }
@@ -163,6 +167,8 @@ impl Model for Yugabytedb {
             sessions: vec![Session::default(); clients.count()],
             clients,
             requests: Slab::default(),
+            spent: Vec::new(),
+            appending: Vec::new(),
             rows: Stream::new(seed, "rows"),
             members: Members::new(job, work.warm_up_ns, seed),
             plan,
@@ -206,12 +212,18 @@ impl Model for Yugabytedb {
             Purpose::Piece(_) => unreachable!("nobody rebuilds it"),
             Purpose::Log(tablet) => {
                 let first = self.servers[index].synced(tablet);
-                self.go_on(now, first, Self::append);
+                self.go_on(now, first, |model, request| {
+                    model.appending[request as usize].waited(now, io.passed);
+                    model.append(now, request);
+                });
             }
             Purpose::Pages { waiter, .. } => {
                 let storage = &mut self.servers[index].machine.storage;
                 storage.arrived(io.purpose, &mut self.course.ios);
-                self.go_on(now, waiter, Self::read_on);
+                self.go_on(now, waiter, |model, request| {
+                    model.spent[request as usize].waited(now, io.passed);
+                    model.read_on(now, request);
+                });
             }
         }
     }
@@ -239,8 +251,6 @@ impl Model for Yugabytedb {
 }
 
 impl Sessions for Yugabytedb {
-    const TELLS_STRETCHES: bool = false;
-
     fn clients(&mut self) -> &mut Clients {
         &mut self.clients
     }
@@ -253,10 +263,13 @@ impl Sessions for Yugabytedb {
 
     /// The SQL layer asks the leaders.
     fn planned(&mut self, now: u64, number: u32) {
+        self.clients.spend(now, number, Stretch::Cpu);
         let accesses = self.clients.step(number).accesses.clone();
-        let session = &mut self.sessions[number as usize];
-        session.pending = accesses.len() as u32;
-        session.ready = now;
+        let spent = Spent::from(now);
+        self.sessions[number as usize] = Session {
+            pending: accesses.len() as u32,
+            spent,
+        };
         if accesses.is_empty() {
             return self.reply(now, now, number);
         }
@@ -266,7 +279,7 @@ impl Sessions for Yugabytedb {
             let tablet = self.plan.draw_tablet(&access, &mut self.rows);
             let base = self.plan.draw_base(&access, tablet, &mut self.rows);
             let leader = self.plan.tablets[tablet as usize].leader;
-            let request = self.requests.add(Request {
+            let request = Request {
                 session: number,
                 access: index,
                 tablet,
@@ -281,13 +294,14 @@ impl Sessions for Yugabytedb {
                 block: NO_BLOCK,
                 since: 0,
                 next: NOBODY,
-            });
+            };
+            let request = self.add(request, spent);
             if usize::from(leader) == own {
                 self.enter(now, request);
             } else {
                 let bytes = MESSAGE_BYTES + access.written_bytes;
                 let way = (own, usize::from(leader));
-                self.travel(now, way, bytes, Event::Enter(request));
+                self.travel(now, way, bytes, request, Event::Enter);
             }
         }
     }
@@ -324,17 +338,42 @@ impl Yugabytedb {
         self.next_there(self.clients.first_of(session) as usize)
     }
 
+    /// A request sets out whose time went so far.
+    fn add(&mut self, request: Request, spent: Spent) -> u32 {
+        let number = self.requests.add(request);
+        let count = self.spent.len().max(number as usize + 1);
+        self.spent.resize(count, spent);
+        self.appending.resize(count, spent);
+        self.spent[number as usize] = spent;
+        number
+    }
+
     /// A node works for so long, on average, in nanoseconds; returns when it is done.
     fn compute(&mut self, now: u64, node: usize, cpu_ns: u64) -> u64 {
         let span = self.clients.work(cpu_ns);
         self.servers[node].machine.cores.serve(now, span)
     }
 
-    /// A message leaves a node.
-    fn travel(&mut self, now: u64, (from, to): (usize, usize), bytes: u64, event: Event) {
+    /// The same for a request that waits for it.
+    fn work(&mut self, now: u64, node: usize, cpu_ns: u64, number: u32) -> u64 {
+        let at = self.compute(now, node, cpu_ns);
+        self.spent[number as usize].on(at, Stretch::Cpu);
+        at
+    }
+
+    /// A request's message leaves a node.
+    fn travel(
+        &mut self,
+        now: u64,
+        (from, to): (usize, usize),
+        bytes: u64,
+        number: u32,
+        event: fn(u32) -> Event,
+    ) {
         let left = self.servers[from].machine.link.send(now, now, bytes);
-        let way = self.clients.paths.delay(from, to);
-        self.course.queue.push(left + way, event);
+        let at = left + self.clients.paths.delay(from, to);
+        self.spent[number as usize].on(at, Stretch::Network);
+        self.course.queue.push(at, event(number));
     }
 
     fn is_remote(&self, request: &Request) -> bool {
@@ -360,7 +399,7 @@ impl Yugabytedb {
             0
         };
         let cpu_ns = cpu_ns + parameters.message_cpu_ns + tls_ns;
-        let at = self.compute(now, usize::from(request.node), cpu_ns);
+        let at = self.work(now, usize::from(request.node), cpu_ns, number);
         self.course.queue.push(at, Event::Work(number));
     }
 
@@ -368,7 +407,7 @@ impl Yugabytedb {
         let request = &self.requests[number];
         let access = &self.plan.accesses[request.access as usize];
         if request.leader.is_some() {
-            self.append(now, number);
+            self.begin_append(now, number);
         } else if access.kind == AccessKind::Insert {
             self.replicate(now, number);
         } else {
@@ -377,7 +416,7 @@ impl Yugabytedb {
     }
 
     /// Lets all requests that wait for the same I/O go on, in the order in which they came.
-    fn go_on(&mut self, now: u64, first: u32, step: fn(&mut Self, u64, u32)) {
+    fn go_on(&mut self, now: u64, first: u32, step: impl Fn(&mut Self, u32)) {
         let mut next = first;
         while next != NOBODY {
             let this = next;
@@ -385,7 +424,7 @@ impl Yugabytedb {
             next = std::mem::replace(&mut request.next, NOBODY);
             let since = request.since;
             self.course.recorder.waited_for_disk(now - since);
-            step(self, now, this);
+            step(self, this);
         }
     }
 
@@ -427,7 +466,7 @@ impl Yugabytedb {
             return self.rows_read(now, number);
         }
         let cpu_ns = u64::from(request.loaded) * self.rules.parameters.block_cpu_ns;
-        let at = self.compute(now, index, cpu_ns);
+        let at = self.work(now, index, cpu_ns, number);
         self.course.queue.push(at, Event::Loaded(number));
     }
 
@@ -478,19 +517,26 @@ impl Yugabytedb {
         let bytes = MESSAGE_BYTES + access.written_bytes;
         let nodes = self.servers.len() as u16;
         for distance in 1..replicas {
-            if !self.has(usize::from((request.node + distance) % nodes)) {
+            let to = (request.node + distance) % nodes;
+            if !self.has(usize::from(to)) {
                 self.let_go(number);
                 continue;
             }
-            let follower = self.requests.add(Request {
-                node: (request.node + distance) % nodes,
+            let follower = Request {
+                node: to,
                 leader: Some(number),
                 ..request
-            });
-            let to = self.requests[follower].node;
+            };
+            let follower = self.add(follower, self.spent[number as usize]);
             let way = (usize::from(request.node), usize::from(to));
-            self.travel(now, way, bytes, Event::Enter(follower));
+            self.travel(now, way, bytes, follower, Event::Enter);
         }
+        self.begin_append(now, number);
+    }
+
+    /// A replica's own log is next. A leader's request may be answered before that has it.
+    fn begin_append(&mut self, now: u64, number: u32) {
+        self.appending[number as usize] = self.spent[number as usize];
         self.append(now, number);
     }
 
@@ -525,17 +571,20 @@ impl Yugabytedb {
 
     fn appended(&mut self, now: u64, number: u32) {
         let request = self.requests[number];
+        let appending = &mut self.appending[number as usize];
+        appending.on(now, Stretch::Held);
+        let spent = *appending;
         match request.leader {
             None => {
-                self.count_append(now, number);
+                self.count_append(number, &spent);
                 self.let_go(number);
             }
             Some(leader) => {
-                let node = usize::from(request.node);
                 self.apply(now, &request);
-                self.requests.release(number);
-                let way = (node, usize::from(self.requests[leader].node));
-                self.travel(now, way, MESSAGE_BYTES, Event::Acked(leader));
+                self.spent[number as usize] = spent;
+                let to = self.requests[leader].node;
+                let way = (usize::from(request.node), usize::from(to));
+                self.travel(now, way, MESSAGE_BYTES, number, Event::Acked);
             }
         }
     }
@@ -547,21 +596,29 @@ impl Yugabytedb {
         self.compute(now, usize::from(request.node), cpu_ns);
     }
 
-    fn acked(&mut self, now: u64, number: u32) {
-        let node = usize::from(self.requests[number].node);
+    /// The leader hears of a follower's append.
+    fn acked(&mut self, now: u64, follower: u32) {
+        let leader = self.requests[follower].leader;
+        let leader = leader.expect("a follower has one");
+        let node = usize::from(self.requests[leader].node);
         let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.clients.tls_ns;
-        let ready = self.compute(now, node, cpu_ns);
-        self.count_append(ready, number);
-        self.let_go(number);
+        self.work(now, node, cpu_ns, follower);
+        let spent = self.spent[follower as usize];
+        self.requests.release(follower);
+        self.count_append(leader, &spent);
+        self.let_go(leader);
     }
 
-    /// Counts an append that the leader knows of at `ready`; the one that makes a majority commits.
-    fn count_append(&mut self, ready: u64, number: u32) {
+    /// Counts an append that the leader knows of; the one that makes a majority commits.
+    fn count_append(&mut self, number: u32, append: &Spent) {
         let request = &mut self.requests[number];
         let last = request.needed == 1;
         request.needed = request.needed.saturating_sub(1);
         if last {
-            let at = ready + self.rules.parameters.replication_overhead_ns;
+            let at = append.until + self.rules.parameters.replication_overhead_ns;
+            let spent = &mut self.spent[number as usize];
+            *spent = *append;
+            spent.on(at, Stretch::Overhead);
             self.course.queue.push(at, Event::Committed(number));
         }
     }
@@ -578,20 +635,17 @@ impl Yugabytedb {
         if self.is_remote(&request) {
             let node = usize::from(request.node);
             let way = (node, self.node_of(request.session));
-            self.travel(now, way, MESSAGE_BYTES, Event::Answer(number));
+            self.travel(now, way, MESSAGE_BYTES, number, Event::Answer);
         } else {
-            self.let_go(number);
-            self.count_answer(now, now, request.session);
+            self.count_answer(now, number);
         }
     }
 
     fn answered(&mut self, now: u64, number: u32) {
-        let session = self.requests[number].session;
-        self.let_go(number);
-        let node = self.node_of(session);
+        let node = self.node_of(self.requests[number].session);
         let cpu_ns = self.rules.parameters.message_cpu_ns + 2 * self.clients.tls_ns;
-        let ready = self.compute(now, node, cpu_ns);
-        self.count_answer(now, ready, session);
+        self.work(now, node, cpu_ns, number);
+        self.count_answer(now, number);
     }
 
     /// One hold on a request less; the last one forgets it.
@@ -603,13 +657,20 @@ impl Yugabytedb {
         }
     }
 
-    fn count_answer(&mut self, now: u64, ready: u64, number: u32) {
+    /// The SQL layer has the answer to a request; the last one to a statement is what that has waited for.
+    fn count_answer(&mut self, now: u64, request: u32) {
+        let number = self.requests[request].session;
+        let spent = self.spent[request as usize];
+        self.let_go(request);
         let session = &mut self.sessions[number as usize];
-        session.ready = session.ready.max(ready);
+        if spent.until >= session.spent.until {
+            session.spent = spent;
+        }
         session.pending -= 1;
         if session.pending == 0 {
-            let ready = session.ready;
-            self.reply(now, ready, number);
+            let spent = session.spent;
+            self.clients.join(number, &spent);
+            self.reply(now, spent.until, number);
         }
     }
 
