@@ -1,7 +1,7 @@
 //! Links that are slow, lossy or cut: what goes over them, and what TCP makes of it.
 
-use crate::jobs::database;
 use crate::jobs::faulty::{SECOND, at, faults, job, run};
+use crate::jobs::{close, database, near};
 use disklab_sim::cell::faults::{Event, LinkChange, Peer, What};
 use disklab_sim::cell::*;
 use disklab_sim::simulate;
@@ -104,10 +104,7 @@ fn a_stream_over_a_lossy_link_is_bound_by_it() {
     assert_eq!(rebuild.bound.resource, "link", "{rebuild:?}");
     // sqrt(1.5 / 0.01) packets of 1,448 bytes each millisecond.
     let rate = (1.5_f64 / 0.01).sqrt() * 1448.0 / 1e-3;
-    assert!(
-        (rebuild.bytes_per_s / rate - 1.0).abs() < 0.05,
-        "{rebuild:?}"
-    );
+    close(rebuild.bytes_per_s, rate, 0.05);
 }
 
 #[test]
@@ -124,10 +121,7 @@ fn a_cut_between_two_fails_what_needs_both_and_no_more() {
     // Writes at ALL by either of the two miss the other; those by the third do not.
     let all = failed(Consistency::All, 3);
     let expected = 100.0 * (15.0 - 2.0) * 2.0 / 3.0;
-    assert!(
-        (all.failed_operations as f64 / expected - 1.0).abs() < 0.1,
-        "{all:?}"
-    );
+    close(all.failed_operations as f64, expected, 0.1);
     // The third tells each of the other, so nobody is convicted: they time out.
     assert_eq!(all.unavailable, 0);
     assert_eq!(failed(Consistency::Quorum, 3).failed_operations, 0);
@@ -147,10 +141,7 @@ fn a_client_that_is_cut_from_a_node_goes_to_the_others() {
     ];
     let found = run(&job);
     // A third of a hundred a second for four seconds, and by chance some more or fewer.
-    assert!(
-        (found.failed_operations as f64 - 133.0).abs() < 40.0,
-        "{found:?}"
-    );
+    near(found.failed_operations as f64, 133.0, 40.0);
     assert_eq!(
         found.course.failed[13..].iter().sum::<u64>(),
         0,

@@ -6,7 +6,7 @@
 
 use crate::jobs;
 use crate::jobs::servers::at;
-use crate::jobs::{host, json, mariadb, network, postgresql, postgresql_job};
+use crate::jobs::{close, host, json, mariadb, network, postgresql, postgresql_job};
 use disklab_disk::profile::{Distribution, HostProfile};
 use disklab_sim::cell::faults::{Event, What};
 use disklab_sim::cell::*;
@@ -143,13 +143,6 @@ fn without(mechanism: Mechanism, job: &Job) -> Report {
         ablate: vec![mechanism],
         ..job.clone()
     })
-}
-
-fn close(simulated: f64, real: f64, within: f64) {
-    assert!(
-        (simulated / real - 1.0).abs() < within,
-        "{simulated} of {real}"
-    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Known answers of PostgreSQL: what can be worked out by hand must come out of a run.
 
-use crate::jobs::{postgresql, postgresql_job};
+use crate::jobs::{broken, close, postgresql, postgresql_job};
 use disklab_disk::profile::{CacheProfile, Caching, Distribution};
 use disklab_sim::cell::*;
 use disklab_sim::{Report, simulate};
@@ -18,10 +18,6 @@ fn updates(sessions: u32, duration_ns: u64, seed: u64) -> Job {
     let disks = &mut postgresql(&mut job).cluster.host.volumes[0].disks;
     disks[0].latency.flush = Distribution::constant(MS);
     job
-}
-
-fn close(seen: f64, wanted: f64, within: f64) {
-    assert!((seen / wanted - 1.0).abs() < within, "{seen} of {wanted}");
 }
 
 #[test]
@@ -312,9 +308,7 @@ fn what_adds_no_page_waits_for_nobody_who_does() {
             let mut job = growing(8, ablate);
             let server = postgresql(&mut job);
             server.workload.transactions[0].statements[0].accesses[0].kind = kind;
-            let mut report = run(&job);
-            report.wall_s = 0.0;
-            serde_json::to_string(&report).expect("it is JSON")
+            crate::jobs::answer(&job)
         };
         let (with, without) = (
             answer(Vec::new()),
@@ -351,9 +345,7 @@ fn rows_of_one_size_in_a_list_are_rows_of_that_size() {
         let server = postgresql(&mut job);
         server.tables[0].row_bytes = 1_052;
         server.tables[0].sizes = sizes;
-        let mut report = run(&job);
-        report.wall_s = 0.0;
-        serde_json::to_string(&report).expect("it is JSON")
+        crate::jobs::answer(&job)
     };
     let listed = RowSize {
         row_bytes: 1_052,
@@ -442,30 +434,15 @@ fn an_open_loop_answers_what_is_offered() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_answer() {
-    let answer = |seed| {
-        let mut report = run(&updates(16, 3 * SECOND, seed));
-        report.wall_s = 0.0;
-        serde_json::to_string(&report).expect("it is JSON")
-    };
-    assert_eq!(answer(1), answer(1));
-    assert_ne!(answer(1), answer(2));
-}
-
-#[test]
 fn broken_rules_are_all_named() {
     let mut job = updates(0, SECOND, 1);
     let server = postgresql(&mut job);
     server.database.synchronous_standbys = 1;
     server.tables[0].row_bytes = 9_000;
-    let refusal = simulate(&job).expect_err("it breaks three rules");
-    let places: Vec<&str> = refusal.reasons.iter().map(|r| r.place.as_str()).collect();
-    assert_eq!(
-        places,
-        [
-            "database.synchronous_standbys",
-            "workload.load",
-            "tables.rows"
-        ]
-    );
+    let places = [
+        "database.synchronous_standbys",
+        "workload.load",
+        "tables.rows",
+    ];
+    assert_eq!(broken(&job), places);
 }

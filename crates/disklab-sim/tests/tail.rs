@@ -3,6 +3,7 @@
 //! That the stretches of each operation add up to its time, in whole nanoseconds, is asserted by the simulator itself.
 
 use crate::jobs;
+use crate::jobs::near;
 use std::collections::BTreeMap;
 
 use disklab_disk::profile::{Limit, Scope, Unit};
@@ -63,11 +64,7 @@ fn a_limit_makes_ios_wait() {
 fn one_slot_makes_reads_wait() {
     let report = run(10, |database| database.database.concurrent_reads = 1);
     // Nine of ten are before it.
-    assert!(
-        (share(&report, "slots") - 0.9).abs() < 0.03,
-        "{:?}",
-        p99(&report)
-    );
+    near(share(&report, "slots"), 0.9, 0.03);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Traces whose answers are known exactly, since the disk's service time is.
 
 use crate::jobs;
+use crate::jobs::{answer, close, near};
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::cell::{Job, Trace};
 use disklab_sim::{Report, simulate};
@@ -42,6 +43,10 @@ fn is_a_millisecond(found: f64) -> bool {
     (found - 1.0).abs() < 0.001
 }
 
+fn refusal(job: &Job) -> String {
+    simulate(job).expect_err("refused").to_string()
+}
+
 #[test]
 fn below_the_limits_each_io_takes_what_the_disk_takes_and_the_rate_is_the_traces() {
     let report = run(trace(3_000, 2_000_000, None), Some(5_000));
@@ -68,51 +73,27 @@ fn below_the_limits_each_io_takes_what_the_disk_takes_and_the_rate_is_the_traces
 fn above_the_limit_the_queue_grows_as_long_as_the_trace_does() {
     // Offered 1000 a second, 500 pass: after n I/Os the queue is n/1000 seconds long.
     let report = run(trace(4_000, 1_000_000, None), Some(500));
-    assert!(
-        (report.ops_per_s / 500.0 - 1.0).abs() < 0.01,
-        "{}",
-        report.ops_per_s
-    );
-    assert!(
-        (report.latency_ms.max / 4_000.0 - 1.0).abs() < 0.01,
-        "{:?}",
-        report.latency_ms
-    );
-    assert!(
-        (report.latency_ms.p50 / 2_000.0 - 1.0).abs() < 0.01,
-        "{:?}",
-        report.latency_ms
-    );
+    close(report.ops_per_s, 500.0, 0.01);
+    close(report.latency_ms.max, 4_000.0, 0.01);
+    close(report.latency_ms.p50, 2_000.0, 0.01);
     assert_eq!(report.bottleneck.resource, "disk IOPS");
 }
 
 #[test]
 fn a_closed_loop_keeps_its_depth_under_way_whatever_the_times_say() {
     let report = run(trace(4_000, 60_000_000_000, Some(8)), None);
-    assert!(
-        (report.mean_in_flight - 8.0).abs() < 0.05,
-        "{}",
-        report.mean_in_flight
-    );
+    near(report.mean_in_flight, 8.0, 0.05);
     assert!(
         is_a_millisecond(report.latency_ms.p50),
         "{:?}",
         report.latency_ms
     );
-    assert!(
-        (report.elapsed_s - 0.5).abs() < 0.001,
-        "{}",
-        report.elapsed_s
-    );
+    near(report.elapsed_s, 0.5, 0.001);
 }
 
 #[test]
 fn the_same_trace_gives_the_same_figures() {
-    let told = || {
-        let mut report = run(trace(2_000, 300_000, None), Some(3_000));
-        report.wall_s = 0.0;
-        format!("{report:?}")
-    };
+    let told = || answer(&job(trace(2_000, 300_000, None), Some(3_000)));
     assert_eq!(told(), told());
 }
 
@@ -121,9 +102,7 @@ fn what_breaks_a_rule_is_refused_with_its_place() {
     let refused = |change: fn(&mut Trace)| {
         let mut given = trace(10, 1_000, None);
         change(&mut given);
-        simulate(&job(given, None))
-            .expect_err("refused")
-            .to_string()
+        refusal(&job(given, None))
     };
     assert!(refused(|t| t.offset_bytes[4] = 1 << 40).contains("within the volume's"));
     assert!(refused(|t| t.offset_bytes[4] = u64::MAX).contains("within the volume's"));
@@ -136,10 +115,5 @@ fn what_breaks_a_rule_is_refused_with_its_place() {
         .fio
         .take();
     jobs::device(&mut both).fio = fio;
-    assert!(
-        simulate(&both)
-            .expect_err("refused")
-            .to_string()
-            .contains("either fio or a trace")
-    );
+    assert!(refusal(&both).contains("either fio or a trace"));
 }

@@ -5,6 +5,7 @@ pub mod servers;
 
 use disklab_disk::profile::{DiskProfile, Distribution, HostProfile, Latency};
 use disklab_sim::cell::*;
+use disklab_sim::simulate;
 use serde_json::json;
 
 /// One disk without limits, of constant latency.
@@ -15,6 +16,33 @@ pub fn host() -> HostProfile {
         flush: Distribution::constant(0),
     };
     HostProfile::of_one_disk("test", 1 << 40, latency)
+}
+
+/// A figure is another one, but for this share of it.
+#[track_caller]
+pub fn close(seen: f64, wanted: f64, within: f64) {
+    assert!((seen / wanted - 1.0).abs() < within, "{seen} of {wanted}");
+}
+
+/// A figure is another one, but for so much.
+#[track_caller]
+pub fn near(seen: f64, wanted: f64, within: f64) {
+    assert!((seen - wanted).abs() < within, "{seen}, not {wanted}");
+}
+
+/// The answer to a job, without the time that it took.
+pub fn answer(job: &Job) -> String {
+    let mut report = simulate(job).expect("the job is valid");
+    report.wall_s = 0.0;
+    serde_json::to_string(&report).expect("it is JSON")
+}
+
+/// The places of the rules that a job breaks.
+#[track_caller]
+pub fn broken(job: &Job) -> Vec<String> {
+    let refusal = simulate(job).expect_err("it breaks a rule");
+    let reasons = refusal.reasons.into_iter();
+    reasons.map(|reason| reason.place).collect()
 }
 
 /// What a job has in this form, and the rest as usual.
