@@ -25,6 +25,24 @@ pub struct Pages {
     pub last: u64,
 }
 
+impl Pages {
+    /// So many pages, at least one, from one on.
+    pub fn from(first: u64, count: u64) -> Pages {
+        Pages {
+            first,
+            last: first + count - 1,
+        }
+    }
+
+    /// Those of bytes up to `end`, where page zero is page `before` of all.
+    pub fn of_bytes(before: u64, start: u64, end: u64) -> Pages {
+        Pages {
+            first: before + start / PAGE_BYTES,
+            last: before + (end - 1) / PAGE_BYTES,
+        }
+    }
+}
+
 /// Where one of the files of a table begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -217,10 +235,7 @@ impl FileLayout {
             None => (start, end),
             Some((plain, stored)) => (start / plain * stored, (end - 1) / plain * stored + stored),
         };
-        Pages {
-            first: part.data + start / PAGE_BYTES,
-            last: part.data + (end - 1) / PAGE_BYTES,
-        }
+        Pages::of_bytes(part.data, start, end)
     }
 
     /// Pages of the data file that a read of rows that follow each other touches.
@@ -249,10 +264,7 @@ impl FileLayout {
         let (_, stored) = self.chunk.expect("the data file is read by chunks");
         let (start, end) = (chunk * stored, (chunk + 1) * stored);
         let before = self.part(row).data;
-        let pages = Pages {
-            first: before + start / PAGE_BYTES,
-            last: before + (end - 1) / PAGE_BYTES,
-        };
+        let pages = Pages::of_bytes(before, start, end);
         (pages, end.is_multiple_of(PAGE_BYTES))
     }
 
@@ -284,10 +296,7 @@ impl FileLayout {
         let row = row - part.first_row;
         let start = row / INDEX_INTERVAL * INDEX_INTERVAL * self.index_entry_bytes;
         let end = (row + 1) * self.index_entry_bytes;
-        Pages {
-            first: part.index + start / PAGE_BYTES,
-            last: part.index + (end - 1) / PAGE_BYTES,
-        }
+        Pages::of_bytes(part.index, start, end)
     }
 }
 
@@ -315,10 +324,7 @@ mod tests {
         let mut at = 0;
         for row in 0..10_000_u64 {
             let bytes = sizes[row as usize % BINS];
-            let pages = Pages {
-                first: at / PAGE_BYTES,
-                last: (at + bytes - 1) / PAGE_BYTES,
-            };
+            let pages = Pages::of_bytes(0, at, at + bytes);
             assert_eq!(layout.data_of(row), pages, "row {row}");
             at += bytes;
         }

@@ -41,10 +41,7 @@ pub fn read(job: &FileJob, off: &[Mechanism]) -> Result<PageCounters, Refusal> {
         .collect();
     for (now, &(start, bytes)) in job.reads.iter().enumerate() {
         let file = readers[now % readers.len()];
-        let pages = Pages {
-            first: start / PAGE_BYTES,
-            last: (start + bytes - 1) / PAGE_BYTES,
-        };
+        let pages = Pages::of_bytes(0, start, start + bytes);
         for page in pages.first..=pages.last {
             if let Touched::Awaits(_) = storage.touch(now as u64, file, page, pages, &mut ios) {
                 arrive(&mut storage, &mut ios);

@@ -1,7 +1,7 @@
 //! Nodes that go away: known answers of rebuilds, and what each consistency level still does.
 
 use crate::jobs::faulty::{MB, SECOND, at, faults, job, run};
-use crate::jobs::{broken, close, database, disk, near};
+use crate::jobs::{broken, close, database, disk, limit, near, open};
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::cell::faults::{Event, What};
 use disklab_sim::cell::*;
@@ -22,17 +22,6 @@ fn comes_back(job: &Job, seconds: f64, bound: &str) -> RebuildReport {
     found
 }
 
-fn limit(scope: Scope, bytes_per_s: u64) -> Limit {
-    Limit {
-        scope,
-        unit: Unit::Bytes,
-        per_s: bytes_per_s,
-        io_unit_bytes: None,
-        window_ns: 0,
-        burst: None,
-    }
-}
-
 #[test]
 fn one_stream_takes_its_bytes_over_the_rate_of_the_disk() {
     for (scope, name) in [
@@ -41,7 +30,7 @@ fn one_stream_takes_its_bytes_over_the_rate_of_the_disk() {
         (Scope::All, ""),
     ] {
         let mut job = job(2, 2, 30);
-        disk(database(&mut job)).limits = vec![limit(scope, 100 * MB)];
+        disk(database(&mut job)).limits = vec![limit(scope, Unit::Bytes, 100 * MB)];
         let found = comes_back(&job, 10.0, &format!("data disk {name}MB/s"));
         assert_eq!(found.done_bytes, found.bytes);
         assert_eq!(found.sources, 1);
@@ -51,7 +40,7 @@ fn one_stream_takes_its_bytes_over_the_rate_of_the_disk() {
 #[test]
 fn two_streams_share_the_disk_that_they_are_written_to() {
     let mut job = job(3, 3, 30);
-    disk(database(&mut job)).limits = vec![limit(Scope::Write, 100 * MB)];
+    disk(database(&mut job)).limits = vec![limit(Scope::Write, Unit::Bytes, 100 * MB)];
     let found = comes_back(&job, 10.0, "data disk write MB/s");
     assert_eq!(found.sources, 2);
 }
@@ -59,7 +48,7 @@ fn two_streams_share_the_disk_that_they_are_written_to() {
 #[test]
 fn two_streams_read_from_two_disks() {
     let mut job = job(3, 3, 30);
-    disk(database(&mut job)).limits = vec![limit(Scope::Read, 50 * MB)];
+    disk(database(&mut job)).limits = vec![limit(Scope::Read, Unit::Bytes, 50 * MB)];
     comes_back(&job, 10.0, "data disk read MB/s");
 }
 
@@ -100,7 +89,7 @@ fn without_a_limit_two_pieces_at_a_time_wait_for_their_disk() {
 fn what_the_run_does_not_reach_goes_on_at_the_same_rate() {
     let rate = |seconds| {
         let mut job = job(2, 2, seconds);
-        disk(database(&mut job)).limits = vec![limit(Scope::Write, 20 * MB)];
+        disk(database(&mut job)).limits = vec![limit(Scope::Write, Unit::Bytes, 20 * MB)];
         job
     };
     let (short, long) = (run(&rate(12)), run(&rate(70)));
@@ -118,13 +107,9 @@ fn a_log_is_replayed_from_its_disk_and_its_rows_cost_cpu() {
         let mut job = job(2, 2, 30);
         let database = database(&mut job);
         database.workload.read_ppm = 0;
-        database.workload.load = Load::Open {
-            rate_per_ks: 1_000_000,
-            arrivals: Arrivals::Even,
-            max_in_flight: 4096,
-        };
+        database.workload.load = open(1_000_000, Arrivals::Even, 4096);
         database.database.memtable_bytes = 1 << 40;
-        disk(database).limits = vec![limit(Scope::Read, 10 * MB)];
+        disk(database).limits = vec![limit(Scope::Read, Unit::Bytes, 10 * MB)];
         let faults = database.faults.as_mut().expect("there are some");
         faults.events = vec![at(10, kind), at(12, What::Start)];
         run(&job)
@@ -295,7 +280,11 @@ fn only_node(job: &mut Job) {
 #[test]
 fn a_migrated_node_streams_from_those_that_lose_a_copy_and_the_old_one_gives_them_back() {
     let mut job = job(3, 3, 40);
-    moves(&mut job, What::Migrate, vec![limit(Scope::Write, 100 * MB)]);
+    moves(
+        &mut job,
+        What::Migrate,
+        vec![limit(Scope::Write, Unit::Bytes, 100 * MB)],
+    );
     let faults = faults(&mut job);
     (faults.start_ns, faults.join_ns) = (2 * SECOND, SECOND);
     (faults.announce_ns, faults.leave_ns) = (3 * SECOND, SECOND);
@@ -354,10 +343,7 @@ fn what_is_read_after_a_migration_is_read_from_the_new_disk() {
         simulate(&job).expect("the job is valid").latency_ms.p99
     };
     // One read in two or so is made after it; a disk of 20 I/Os a second cannot serve 100.
-    let slow = Limit {
-        unit: Unit::Ios,
-        ..limit(Scope::Read, 20)
-    };
+    let slow = limit(Scope::Read, Unit::Ios, 20);
     let (fast, slow) = (reads_of(Vec::new()), reads_of(vec![slow]));
     assert!(slow > 100.0 * fast, "{slow} ms against {fast} ms");
 }
@@ -417,7 +403,7 @@ fn without_credits_a_disk_falls_to_its_baseline() {
             credits: Some(1_000_000),
             start: Some(1_000_000),
         }),
-        ..limit(Scope::All, 20)
+        ..limit(Scope::All, Unit::Bytes, 20)
     };
     let rate_after = |what| {
         let mut job = job(1, 1, 20);
@@ -496,10 +482,7 @@ fn an_added_node_serves_what_it_has_streamed() {
         given.hosts = vec![other];
         simulate(&job).expect("the job is valid").latency_ms.p99
     };
-    let slow = Limit {
-        unit: Unit::Ios,
-        ..limit(Scope::Read, 20)
-    };
+    let slow = limit(Scope::Read, Unit::Ios, 20);
     let (fast, slow) = (p99(Vec::new()), p99(vec![slow]));
     assert!(slow > 100.0 * fast, "{slow} ms against {fast} ms");
 }
@@ -589,7 +572,7 @@ fn a_repair_reads_every_copy_at_what_its_throttle_thread_or_disk_allows() {
         given.validate_bytes_per_s = throttle * MB;
         given.validate_thread_bytes_per_s = thread * MB;
         if read > 0 {
-            disk(database(&mut job)).limits = vec![limit(Scope::Read, read * MB)];
+            disk(database(&mut job)).limits = vec![limit(Scope::Read, Unit::Bytes, read * MB)];
         }
         let found = only(&mut job, What::Repair, 1);
         let [rebuild] = &found.rebuilds[..] else {

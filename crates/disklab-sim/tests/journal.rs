@@ -1,7 +1,7 @@
 //! A job that asks for single I/Os gets them, and the same report.
 
 use crate::jobs;
-use crate::jobs::broken;
+use crate::jobs::{broken, limit};
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::cell::{Job, Journal};
 use disklab_sim::{Report, simulate};
@@ -25,14 +25,7 @@ fn text(report: &Report) -> String {
 }
 
 fn slow() -> Limit {
-    Limit {
-        scope: Scope::All,
-        unit: Unit::Ios,
-        per_s: 1_000,
-        io_unit_bytes: None,
-        window_ns: 0,
-        burst: None,
-    }
+    limit(Scope::All, Unit::Ios, 1_000)
 }
 
 /// 64 threads at a disk of 1,000 I/Os a second that each take 1 ms: of each 64 ms, 63 are the limit's.

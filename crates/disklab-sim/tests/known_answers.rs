@@ -8,7 +8,7 @@ use crate::jobs;
 use crate::jobs::{close, near};
 use disklab_disk::profile::{Distribution, Limit, Scope, Unit};
 use disklab_sim::cell::{
-    Arrivals, BlockShare, Buffered, CacheState, Fidelity, Job, Keys, Load, Mechanism, Sync,
+    Arrivals, BlockShare, Buffered, CacheState, Fidelity, Job, Keys, Mechanism, Sync,
 };
 use disklab_sim::{Report, simulate};
 
@@ -79,11 +79,7 @@ fn slots_queue(servers: u32, rate_per_s: u64, mean_ns: f64, seed: u64) -> Job {
     let mut job = jobs::reads(1, 120_000, seed);
     let database = jobs::database(&mut job);
     database.database.concurrent_reads = servers;
-    database.workload.load = Load::Open {
-        rate_per_ks: rate_per_s * 1000,
-        arrivals: Arrivals::Poisson,
-        max_in_flight: 100_000,
-    };
+    database.workload.load = jobs::open(rate_per_s * 1000, Arrivals::Poisson, 100_000);
     jobs::disk(database).latency.read = exponential(mean_ns);
     job
 }
@@ -111,11 +107,7 @@ fn a_pace_is_held_where_its_threads_reach_it() {
     for (ceiling, rate) in [(1_000, 1_000.0), (3_900, 3_900.0), (10_000, 4_000.0)] {
         let mut job = jobs::reads(4, 40_000, 1);
         let closed = simulate(&job).expect("the job is right");
-        jobs::database(&mut job).workload.load = Load::Open {
-            rate_per_ks: ceiling * 1000,
-            arrivals: Arrivals::Paced,
-            max_in_flight: 4,
-        };
+        jobs::database(&mut job).workload.load = jobs::open(ceiling * 1000, Arrivals::Paced, 4);
         let paced = simulate(&job).expect("the job is right");
         let off = paced.ops_per_s / rate - 1.0;
         assert!(off.abs() < 0.005, "{} at {ceiling}", paced.ops_per_s);

@@ -1,7 +1,7 @@
 //! Links that are slow, lossy or cut: what goes over them, and what TCP makes of it.
 
 use crate::jobs::faulty::{SECOND, at, faults, job, run};
-use crate::jobs::{close, database, near};
+use crate::jobs::{close, database, near, open};
 use disklab_sim::cell::faults::{Event, LinkChange, Peer, What};
 use disklab_sim::cell::*;
 use disklab_sim::simulate;
@@ -16,21 +16,13 @@ fn link(second: u64, what: What, peer: Option<Peer>, change: LinkChange) -> Even
     }
 }
 
-const CUT: LinkChange = LinkChange {
-    extra_ns: 0,
-    bytes_per_s: None,
-    loss_ppm: 0,
-    cut: true,
-};
-
 #[test]
 fn a_slow_link_adds_its_round_trip_until_it_is_joined() {
     // One node, whose link is slow for a quarter of the time: reads of 1 ms take 41.
     let mut job = job(1, 1, 40);
     let slow = LinkChange {
         extra_ns: 20_000_000,
-        cut: false,
-        ..CUT
+        ..LinkChange::default()
     };
     faults(&mut job).events = vec![
         link(10, What::SlowLink, None, slow),
@@ -55,8 +47,7 @@ fn a_slow_way_is_slow_for_what_goes_over_it() {
         database.database.consistency = Consistency::All;
         let slow = LinkChange {
             extra_ns: 20_000_000,
-            cut: false,
-            ..CUT
+            ..LinkChange::default()
         };
         faults(&mut job).events = vec![link(1, What::SlowLink, Some(peer), slow)];
         simulate(&job).expect("the job is valid").latency_ms
@@ -70,15 +61,10 @@ fn a_slow_way_is_slow_for_what_goes_over_it() {
 #[test]
 fn a_lossy_link_keeps_quiet_connections_waiting_for_their_timer() {
     let mut job = job(1, 1, 40);
-    database(&mut job).workload.load = Load::Open {
-        rate_per_ks: 2_000,
-        arrivals: Arrivals::Even,
-        max_in_flight: 4096,
-    };
+    database(&mut job).workload.load = open(2_000, Arrivals::Even, 4096);
     let loss = LinkChange {
         loss_ppm: 20_000,
-        cut: false,
-        ..CUT
+        ..LinkChange::default()
     };
     faults(&mut job).events = vec![link(1, What::Lossy, None, loss)];
     let latency = simulate(&job).expect("the job is valid").latency_ms;
@@ -93,8 +79,7 @@ fn a_stream_over_a_lossy_link_is_bound_by_it() {
     database(&mut job).network.one_way_ns = 500_000;
     let loss = LinkChange {
         loss_ppm: 10_000,
-        cut: false,
-        ..CUT
+        ..LinkChange::default()
     };
     faults(&mut job)
         .events
@@ -115,7 +100,15 @@ fn a_cut_between_two_fails_what_needs_both_and_no_more() {
         database(&mut job).workload.read_ppm = 0;
         let given = faults(&mut job);
         given.detect_ns = 2 * SECOND;
-        given.events = vec![link(5, What::Cut, Some(Peer::Node(1)), CUT)];
+        given.events = vec![link(
+            5,
+            What::Cut,
+            Some(Peer::Node(1)),
+            LinkChange {
+                cut: true,
+                ..LinkChange::default()
+            },
+        )];
         run(&job)
     };
     // Writes at ALL by either of the two miss the other; those by the third do not.
@@ -136,8 +129,24 @@ fn a_client_that_is_cut_from_a_node_goes_to_the_others() {
     let given = faults(&mut job);
     given.notice_ns = 4 * SECOND;
     given.events = vec![
-        link(5, What::Cut, Some(Peer::Client), CUT),
-        link(20, What::Join, Some(Peer::Client), CUT),
+        link(
+            5,
+            What::Cut,
+            Some(Peer::Client),
+            LinkChange {
+                cut: true,
+                ..LinkChange::default()
+            },
+        ),
+        link(
+            20,
+            What::Join,
+            Some(Peer::Client),
+            LinkChange {
+                cut: true,
+                ..LinkChange::default()
+            },
+        ),
     ];
     let found = run(&job);
     // A third of a hundred a second for four seconds, and by chance some more or fewer.

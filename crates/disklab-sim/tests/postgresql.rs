@@ -1,6 +1,6 @@
 //! Known answers of PostgreSQL: what can be worked out by hand must come out of a run.
 
-use crate::jobs::{broken, close, postgresql, postgresql_job};
+use crate::jobs::{broken, close, open, postgresql, postgresql_job};
 use disklab_disk::profile::{CacheProfile, Caching, Distribution};
 use disklab_sim::cell::*;
 use disklab_sim::{Report, simulate};
@@ -423,11 +423,7 @@ fn sizes_of_rows_that_cannot_be_are_refused() {
 #[test]
 fn an_open_loop_answers_what_is_offered() {
     let mut job = updates(1, 20 * SECOND, 9);
-    postgresql(&mut job).workload.load = Load::Open {
-        rate_per_ks: 200_000,
-        arrivals: Arrivals::Poisson,
-        max_in_flight: 16,
-    };
+    postgresql(&mut job).workload.load = open(200_000, Arrivals::Poisson, 16);
     let report = run(&job);
     close(report.ops_per_s, 200.0, 0.05);
     assert_eq!(report.unsent, 0);

@@ -1,7 +1,7 @@
 //! Standbys of PostgreSQL: copies of the primary's data, and one that becomes the primary.
 
 use crate::jobs::servers::{MS, RATE, at, job, limited, run};
-use crate::jobs::{close, postgresql};
+use crate::jobs::{close, open, postgresql};
 use disklab_disk::profile::Scope;
 use disklab_sim::cell::faults::{Event, What};
 use disklab_sim::cell::*;
@@ -16,11 +16,7 @@ fn replaced(rate: u64, seconds: u64) -> Job {
     let servers = postgresql(&mut job);
     servers.cluster.nodes = 3;
     servers.database.synchronous_standbys = 1;
-    servers.workload.load = Load::Open {
-        rate_per_ks: rate * 1000,
-        arrivals: Arrivals::Even,
-        max_in_flight: 200,
-    };
+    servers.workload.load = open(rate * 1000, Arrivals::Even, 200);
     job
 }
 

@@ -3,10 +3,10 @@
 //! That the stretches of each operation add up to its time, in whole nanoseconds, is asserted by the simulator itself.
 
 use crate::jobs;
-use crate::jobs::near;
+use crate::jobs::{limit, near};
 use std::collections::BTreeMap;
 
-use disklab_disk::profile::{Limit, Scope, Unit};
+use disklab_disk::profile::{Scope, Unit};
 use disklab_sim::cell::{CacheState, Consistency, Job};
 use disklab_sim::{Report, simulate};
 
@@ -44,14 +44,7 @@ fn a_disk_without_a_limit_serves() {
 #[test]
 fn a_limit_makes_ios_wait() {
     let report = run(64, |database| {
-        let limit = Limit {
-            scope: Scope::All,
-            unit: Unit::Ios,
-            per_s: 1_000,
-            io_unit_bytes: None,
-            window_ns: 0,
-            burst: None,
-        };
+        let limit = limit(Scope::All, Unit::Ios, 1_000);
         database.cluster.host.volumes[0].disks[0].limits = vec![limit];
     });
     let tail = report.tail.as_ref().expect("a database tells");

@@ -1,8 +1,8 @@
 //! Traces whose answers are known exactly, since the disk's service time is.
 
 use crate::jobs;
-use crate::jobs::{answer, close, near};
-use disklab_disk::profile::{Limit, Scope, Unit};
+use crate::jobs::{answer, close, limit, near};
+use disklab_disk::profile::{Scope, Unit};
 use disklab_sim::cell::{Job, Trace};
 use disklab_sim::{Report, simulate};
 
@@ -22,15 +22,8 @@ fn job(trace: Trace, limit_per_s: Option<u64>) -> Job {
     let device = jobs::device(&mut job);
     device.fio = None;
     device.trace = Some(trace);
-    let limit = limit_per_s.map(|per_s| Limit {
-        scope: Scope::All,
-        unit: Unit::Ios,
-        per_s,
-        io_unit_bytes: None,
-        window_ns: 0,
-        burst: None,
-    });
-    device.host.volumes[0].disks[0].limits = limit.into_iter().collect();
+    let own = limit_per_s.map(|per_s| limit(Scope::All, Unit::Ios, per_s));
+    device.host.volumes[0].disks[0].limits = own.into_iter().collect();
     job
 }
 

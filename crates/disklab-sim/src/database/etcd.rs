@@ -148,11 +148,8 @@ impl Model for Etcd {
             puts.extend(kinds.map(|kind| kind != AccessKind::Read));
             (from..puts.len() as u32, parameters.request_cpu_ns)
         });
-        let costs = Costs {
-            client_ns: parameters.client_cpu_ns,
-            tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
-            overhead_ns: parameters.overhead_ns,
-        };
+        let tls = (job.database.tls, parameters.tls_cpu_ns);
+        let costs = Costs::new(parameters.client_cpu_ns, parameters.overhead_ns, tls);
         let (course, clients) = job.load(script, costs, setting);
         Ok(Etcd {
             course,

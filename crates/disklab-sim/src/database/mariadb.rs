@@ -190,11 +190,8 @@ impl Model for Mariadb {
         let machine = machine(job, &plan, setting, 0)?;
         let work = &job.workload;
         let (settings, parameters) = (&job.database, &job.parameters);
-        let costs = Costs {
-            client_ns: parameters.client_cpu_ns,
-            tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
-            overhead_ns: parameters.overhead_ns,
-        };
+        let tls = (settings.tls, parameters.tls_cpu_ns);
+        let costs = Costs::new(parameters.client_cpu_ns, parameters.overhead_ns, tls);
         let (course, clients) = job.load(script, costs, setting);
         let pages = plan.pages + UNDO_PAGES;
         let pool = filled_pool(job, &plan, setting);

@@ -181,11 +181,8 @@ impl Model for Postgresql {
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].machine.storage.disks.host, work.warm_up_ns);
         let (settings, parameters) = (&job.database, &job.parameters);
-        let costs = Costs {
-            client_ns: parameters.client_cpu_ns,
-            tls_ns: u64::from(settings.tls) * parameters.tls_cpu_ns,
-            overhead_ns: parameters.overhead_ns,
-        };
+        let tls = (settings.tls, parameters.tls_cpu_ns);
+        let costs = Costs::new(parameters.client_cpu_ns, parameters.overhead_ns, tls);
         let (course, clients) = job.load(script, costs, setting);
         let images = settings.full_page_writes && has(Mechanism::FullPageImages);
         let rows = plan.relations.first().map_or(1, |relation| relation.rows);

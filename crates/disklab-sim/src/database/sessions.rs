@@ -136,6 +136,17 @@ pub struct Costs {
     pub overhead_ns: u64,
 }
 
+impl Costs {
+    /// Those of clients whose connections are encrypted if `tls`, which costs `tls_ns` each time.
+    pub fn new(client_ns: u64, overhead_ns: u64, (tls, tls_ns): (bool, u64)) -> Costs {
+        Costs {
+            client_ns,
+            tls_ns: u64::from(tls) * tls_ns,
+            overhead_ns,
+        }
+    }
+}
+
 impl<S, P> ServerJob<S, P> {
     /// The run of a job whose clients send a script, and those clients.
     pub fn load<E: Code>(

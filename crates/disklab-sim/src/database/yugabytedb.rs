@@ -131,6 +131,7 @@ impl Model for Yugabytedb {
         let work = &job.workload;
         setting.keep_journal(&mut servers[0].machine.storage.disks.host, work.warm_up_ns);
         let parameters = job.parameters.clone();
+        let tls = (job.database.tls, parameters.tls_cpu_ns);
         let setup = Setup {
             client: &job.client,
             network: (&job.network, job.cluster.zones),
@@ -138,11 +139,7 @@ impl Model for Yugabytedb {
                 threads: work.sessions,
             },
             connections: work.connections,
-            costs: Costs {
-                client_ns: parameters.client_cpu_ns,
-                tls_ns: u64::from(job.database.tls) * parameters.tls_cpu_ns,
-                overhead_ns: parameters.overhead_ns,
-            },
+            costs: Costs::new(parameters.client_cpu_ns, parameters.overhead_ns, tls),
         };
         let names = script.names.len();
         let clients = Clients::new(script, setup, setting);

@@ -4,7 +4,7 @@ use disklab_sim::cell::faults::{Event, Faults, What};
 use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, simulate};
 
-use super::{database, json, reads};
+use super::{database, json, open, reads};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MB: u64 = 1_000_000;
@@ -21,11 +21,7 @@ pub fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
     database.database.consistency = Consistency::One;
     database.database.table_write_bytes_per_s = 0;
     database.dataset.rows = 1_000 * MB / 4096;
-    database.workload.load = Load::Open {
-        rate_per_ks: 100_000,
-        arrivals: Arrivals::Even,
-        max_in_flight: 4096,
-    };
+    database.workload.load = open(100_000, Arrivals::Even, 4096);
     database.workload.stop = Stop {
         operations: None,
         duration_ns: Some(seconds * SECOND),

@@ -3,10 +3,24 @@
 pub mod faulty;
 pub mod servers;
 
-use disklab_disk::profile::{DiskProfile, Distribution, HostProfile, Latency};
+use disklab_disk::profile::{DiskProfile, Distribution, HostProfile, Latency, Limit, Scope, Unit};
 use disklab_sim::cell::*;
 use disklab_sim::simulate;
 use serde_json::json;
+
+/// A limit of I/Os or bytes a second, granted continuously.
+pub fn limit(scope: Scope, unit: Unit, per_s: u64) -> Limit {
+    json(json!({"scope": scope, "unit": unit, "per_s": per_s, "window_ns": 0}))
+}
+
+/// An open loop.
+pub fn open(rate_per_ks: u64, arrivals: Arrivals, max_in_flight: u32) -> Load {
+    Load::Open {
+        rate_per_ks,
+        arrivals,
+        max_in_flight,
+    }
+}
 
 /// One disk without limits, of constant latency.
 pub fn host() -> HostProfile {

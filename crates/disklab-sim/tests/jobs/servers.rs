@@ -1,11 +1,11 @@
 //! Servers of PostgreSQL that break.
 
-use disklab_disk::profile::{Limit, Scope, Unit};
+use disklab_disk::profile::{Scope, Unit};
 use disklab_sim::cell::faults::{Event, What};
 use disklab_sim::cell::*;
 use disklab_sim::{FaultReport, Report, simulate};
 
-use super::{json, postgresql, postgresql_job};
+use super::{json, limit, open, postgresql, postgresql_job};
 
 /// A millisecond.
 pub const MS: u64 = 1_000_000;
@@ -20,11 +20,7 @@ pub fn at(second: u64, node: u32, what: What) -> Event {
 pub fn job(seconds: u64, events: Vec<Event>) -> Job {
     let mut job = postgresql_job(AccessKind::Update, 1, seconds * SECOND, 1);
     let servers = postgresql(&mut job);
-    servers.workload.load = Load::Open {
-        rate_per_ks: RATE * 1000,
-        arrivals: Arrivals::Even,
-        max_in_flight: 200,
-    };
+    servers.workload.load = open(RATE * 1000, Arrivals::Even, 200);
     servers.cluster.read_ahead_bytes = 128 << 10;
     servers.faults = Some(SqlFaults { events, ..waits() });
     job
@@ -48,12 +44,6 @@ pub fn run(job: &Job) -> (Report, FaultReport) {
 
 /// A disk that reads or writes so many bytes a second.
 pub fn limited(job: &mut Job, scope: Scope, bytes_per_s: u64) {
-    postgresql(job).cluster.host.volumes[0].disks[0].limits = vec![Limit {
-        scope,
-        unit: Unit::Bytes,
-        per_s: bytes_per_s,
-        io_unit_bytes: None,
-        window_ns: 0,
-        burst: None,
-    }];
+    postgresql(job).cluster.host.volumes[0].disks[0].limits =
+        vec![limit(scope, Unit::Bytes, bytes_per_s)];
 }

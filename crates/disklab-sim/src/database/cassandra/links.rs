@@ -40,14 +40,6 @@ const SMOOTHED: u64 = 8;
 
 const MILLION: u64 = 1_000_000;
 
-/// A link as it was at first.
-const WHOLE: LinkChange = LinkChange {
-    extra_ns: 0,
-    bytes_per_s: None,
-    loss_ppm: 0,
-    cut: false,
-};
-
 /// What is sent in one direction of a way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
@@ -86,8 +78,8 @@ impl Links {
         let ends = seats + 1;
         Links {
             ends,
-            own: vec![WHOLE; ends],
-            pairs: vec![WHOLE; ends * ends],
+            own: vec![LinkChange::default(); ends],
+            pairs: vec![LinkChange::default(); ends * ends],
             flows: vec![[Flow::default(); 2]; ends * ends],
             chances: Stream::new(seed, "lost packets"),
         }
@@ -112,7 +104,7 @@ impl Links {
 
     /// The link of a seat, or the way between two, is like this from now on; None: as it was at first.
     pub fn change(&mut self, seat: usize, peer: Option<Peer>, change: Option<LinkChange>) {
-        let change = change.unwrap_or(WHOLE);
+        let change = change.unwrap_or_default();
         match peer {
             None => self.own[seat] = change,
             Some(peer) => {
@@ -124,7 +116,10 @@ impl Links {
 
     /// Whether any link is not as it was.
     pub fn any(&self) -> bool {
-        self.own.iter().chain(&self.pairs).any(|one| *one != WHOLE)
+        self.own
+            .iter()
+            .chain(&self.pairs)
+            .any(|one| *one != LinkChange::default())
     }
 
     /// What a node's link lets it send; None: what it did at first.
@@ -167,7 +162,7 @@ impl Links {
         }
         let pair = self.pairs[self.pair(from, to)];
         let parts = [self.own[from], self.own[to], pair];
-        if parts.iter().all(|one| *one == WHOLE) {
+        if parts.iter().all(|one| *one == LinkChange::default()) {
             return left + delay_ns;
         }
         let delay_ns = delay_ns + parts.iter().map(|one| one.extra_ns).sum::<u64>();
@@ -231,7 +226,7 @@ impl Links {
     pub fn stream_rate(&self, from: usize, to: usize, delay_ns: u64) -> Option<u64> {
         let pair = self.pairs[self.pair(from, to)];
         let parts = [self.own[from], self.own[to], pair];
-        if parts.iter().all(|one| *one == WHOLE) {
+        if parts.iter().all(|one| *one == LinkChange::default()) {
             return None;
         }
         let delay_ns = delay_ns + parts.iter().map(|one| one.extra_ns).sum::<u64>();
@@ -265,7 +260,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn lossy(loss_ppm: u32) -> Option<LinkChange> {
-        Some(LinkChange { loss_ppm, ..WHOLE })
+        Some(LinkChange {
+            loss_ppm,
+            ..LinkChange::default()
+        })
     }
 
     #[test]
@@ -274,7 +272,7 @@ mod tests {
         let slow = LinkChange {
             extra_ns: 10 * MS,
             bytes_per_s: Some(1_000_000),
-            ..WHOLE
+            ..LinkChange::default()
         };
         links.change(0, Some(Peer::Node(1)), Some(slow));
         let arrives = |links: &mut Links, ends| links.arrives(0, MS, ends, 1000, Traffic::Messages);
@@ -332,7 +330,7 @@ mod tests {
             let change = LinkChange {
                 extra_ns,
                 loss_ppm,
-                ..WHOLE
+                ..LinkChange::default()
             };
             links.change(1, None, Some(change));
             let mut at = 0;
@@ -352,7 +350,10 @@ mod tests {
     #[test]
     fn news_go_round_a_cut_way_where_there_is_another() {
         let mut links = Links::new(3, 1);
-        let cut = Some(LinkChange { cut: true, ..WHOLE });
+        let cut = Some(LinkChange {
+            cut: true,
+            ..LinkChange::default()
+        });
         links.change(0, Some(Peer::Node(1)), cut);
         assert!(links.is_cut(1, 0) && !links.is_cut(1, 2));
         assert!(links.hears(0, 1, |_| true));

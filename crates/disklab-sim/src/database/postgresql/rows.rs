@@ -113,10 +113,7 @@ impl Postgresql {
             }
         }
         let first = u64::from(page) * CACHE_PAGES;
-        let pages = Pages {
-            first,
-            last: first + CACHE_PAGES - 1,
-        };
+        let pages = Pages::from(first, CACHE_PAGES);
         let storage = &mut self.servers[self.primary].machine.storage;
         let open = self.plan.bounds(file, page);
         let opened = self.reads.file((number, open.0), storage, || {

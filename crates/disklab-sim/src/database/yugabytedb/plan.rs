@@ -213,11 +213,7 @@ impl Plan {
     /// is read with the one and the other.
     #[inline]
     pub fn pages_of(&self, block: u64) -> Pages {
-        let first = block * self.block_pages;
-        Pages {
-            first,
-            last: first + self.block_pages - 1,
-        }
+        Pages::from(block * self.block_pages, self.block_pages)
     }
 
     /// Whole blocks in so many stored bytes.
