@@ -85,6 +85,17 @@ fn slots_queue(servers: u32, rate_per_s: u64, mean_ns: f64, seed: u64) -> Job {
 }
 
 #[test]
+fn the_same_seed_gives_the_same_figures_and_another_seed_others() {
+    let run = |seed| {
+        let mut job = jobs::reads(32, 20_000, seed);
+        jobs::database(&mut job).cluster.nodes = 3;
+        jobs::answer(&job)
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
 fn m_m_1() {
     // 0.7 erlangs: 1/(mu - lambda) = 1 ms / 0.3.
     let reports = runs(|seed| slots_queue(1, 700, 1e6, seed));
