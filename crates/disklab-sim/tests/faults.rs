@@ -1,7 +1,7 @@
 //! Nodes that go away: known answers of rebuilds, and what each consistency level still does.
 
 use crate::jobs::faulty::{MB, SECOND, at, faults, job, run};
-use crate::jobs::{broken, close, database, disk, limit, near, open};
+use crate::jobs::{answer, broken, close, database, disk, limit, near, open, told};
 use disklab_disk::profile::{Limit, Scope, Unit};
 use disklab_sim::cell::faults::{Event, What};
 use disklab_sim::cell::*;
@@ -597,16 +597,12 @@ fn streams_whose_threads_share_a_core_are_bound_by_it() {
     comes_back(&job, 12.5, "node CPU");
 }
 
-/// What a job's report says, but for its number and what it says of the machine.
-fn told(mut report: Report) -> serde_json::Value {
-    (report.cell, report.wall_s) = (0, 0.0);
-    serde_json::to_value(report).expect("it is JSON")
-}
-
 #[test]
 fn cells_that_go_on_from_one_warm_up_answer_as_they_do_alone() {
-    let jobs = [(What::Lose, 10), (What::Stall, 6), (What::Slow, 8)].map(|(what, seconds)| {
+    let cells = [(0, What::Lose, 10), (1, What::Stall, 6), (2, What::Slow, 8)];
+    let jobs = cells.map(|(cell, what, seconds)| {
         let mut job = job(3, 3, seconds);
+        job.cell = cell;
         database(&mut job).workload.warm_up_ns = SECOND;
         faults(&mut job).events = vec![at(1, what)];
         job
@@ -622,7 +618,7 @@ fn cells_that_go_on_from_one_warm_up_answer_as_they_do_alone() {
     let reports = disklab_sim::simulate_all(&together).expect("they are alike");
     assert_eq!(reports.len(), 3);
     for (job, report) in jobs.iter().zip(reports) {
-        assert_eq!(told(report), told(simulate(job).expect("it is valid")));
+        assert_eq!(told(report), answer(job));
     }
     together.then[1].database.dataset.rows -= 1;
     let refusal = disklab_sim::simulate_all(&together).expect_err("other rows");
