@@ -37,6 +37,10 @@ from disklab.results.required import kept, required_of
 FAR_OFF = 2.0
 """Who misses the promise so many times over gets no band, which would not tell otherwise."""
 
+ONCE, OFTEN = 1, 2
+"""Repeats at full fidelity, each of its own random streams: where bands tell what is not known, and
+where nothing else does."""
+
 MORE_LOAD = 1.5
 MORE_DATA = 2
 """Growth at which the choice is looked at again."""
@@ -181,6 +185,7 @@ def finals(
     trials = {str(one.factors[FACTOR]): one.index for one in experiment.trials("predict")}
     options = Options(
         seed=how.seed,
+        repeats=ONCE if banded(question, how) else OFTEN,
         memory=how.memory,
         workers=alone(how.workers),
         given={trials[name]: bands for name, bands in how.given.items() if name in trials},
