@@ -58,7 +58,8 @@ def test_the_baseline_of_a_vm_counts_once(disk: str) -> None:
     one = together(made("gcp/n2-standard-16", f"{disk}(150GiB)"))
     two = together(made("gcp/n2-standard-16", f"{disk}(100GiB)", f"{disk}(50GiB)"))
     (own,) = one.volumes[0].disks
-    assert pool(two, 0) == pool(two, 1) == pool(one, 0) == rates(own.limits)
+    assert not own.shared, "alone it shares with nobody, and need not say so"
+    assert pool(two, 0) == pool(two, 1) == rates(own.limits)
     # Alone each may use all of it, as a small disk for a log beside a large one does.
     assert path(two, 0) == path(two, 1) == path(one, 0)
 
@@ -151,6 +152,6 @@ def test_what_is_shared_is_told_of_such_disks_alone() -> None:
         made("gcp/n2-standard-16", "gcp/pd-ssd(10GiB)"),
         made("azure/Standard_D8s_v5", "azure/P30"),
     )
-    told = shares.volume.model_dump(mode="json")["disks"][0]["shared"]
+    told = joined(shares, Fraction(1)).volume.model_dump(mode="json")["disks"][0]["shared"]
     assert told[0] == {"scope": "all", "unit": "ios", "of_host": 6000, "part": 300, "most": 25_000}
-    assert "shared" not in other.volume.model_dump(mode="json")["disks"][0]
+    assert "shared" not in joined(other, Fraction(1)).volume.model_dump(mode="json")["disks"][0]

@@ -96,7 +96,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"InstanceTypes": [], "NextToken": "x"}, "goes on"),
+        ({"InstanceTypes": [], "NextToken": "x"}, "continues"),
         ({"Items": []}, "is neither Azure's Resource SKUs"),
         ([], "is neither Azure's Resource SKUs"),
     ],
@@ -156,7 +156,7 @@ def test_volumes_of_aws_are_written_as_an_experiment_has_them(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"Volumes": [], "NextToken": "x"}, "goes on"),
+        ({"Volumes": [], "NextToken": "x"}, "continues"),
         ({"InstanceTypes": []}, "is not AWS's describe-volumes"),
     ],
 )

@@ -59,7 +59,7 @@ def test_the_mean_of_statements_is_told_where_the_server_keeps_it(database: Mari
     observer = MariadbObserver.connect(Target(tuple(points), WATCH, SECRET))
     sql = database.primary.connection()
     try:
-        for statement in ("SELECT SLEEP(0.05)", "DELETE FROM `rows` WHERE `key` < 0"):
+        for statement in ("SELECT SLEEP(0.5)", "DELETE FROM `rows` WHERE `key` < 0"):
             sql.ask(statement)
         mean_ms = observer.shape([]).mean_ms
     finally:

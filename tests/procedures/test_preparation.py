@@ -43,7 +43,7 @@ def test_what_failed_is_tried_again_when_asked_and_what_it_said_stays(tmp_path: 
     assert [turn.key for turn in more.turns if turn.repeat == 0] == first
     assert len([turn for turn in more.turns if turn.repeat == 1]) == 8
     assert Run.open(run.folder).info.repeats == 2
-    with pytest.raises(UserError, match="begun with 2 repeats"):
+    with pytest.raises(UserError, match="started with 2 repeats"):
         preparation.resume(run.info.id, tmp_path, lambda _: None, repeats=1)
     # The later result counts, and the file has both.
     run.append(run.results()[1].model_copy(update={"status": "ok"}))

@@ -133,4 +133,4 @@ def test_threads_that_are_ready_and_have_no_processor_are_seen() -> None:
     assert seen["waiting_cores"] > count / 4
     assert seen["turns_per_s"] > 0
     # It waits for more than its share of a tenth of a second, again and again.
-    assert 0.005 < seen["held_up_s"] < 0.5
+    assert 0.005 < seen["held_up_s"] < 1.0

@@ -220,16 +220,12 @@ def resolve(
     if asked.vm is not None and entry is not None and asked.vm.series.caps.get(entry.name):
         own = uncached_limits(asked.vm, host.scale, entry.name)
         machine = machine.model_copy(update={"uncached": own})
-    disk = _disk(asked)
-    if entry is not None and entry.family.shared:
-        shared = _shared(entry, disk.limits, machine.uncached, asked.expression.count)
-        disk = disk.model_copy(update={"shared": shared})
     profile = VolumeProfile(
         name=volume.name,
         size_bytes=_volume_bytes(asked),
         caching=volume.caching,
         chunk_bytes=_chunk(asked),
-        disks=[disk] * asked.expression.count,
+        disks=[_disk(asked)] * asked.expression.count,
     )
     return Resolution(
         host=machine.model_copy(update={"volumes": [profile]}),
@@ -243,6 +239,8 @@ def resolve(
 
 def together(made: Sequence[Resolution]) -> HostProfile:
     """Return the host of several volumes: with disks of several names, the VM's widest cap."""
+    if len(made) > 1:
+        made = [_sharing(each) for each in made]
     attached = [each for each in made if each.entry is not None] or made
     host = max((each.host for each in attached), key=lambda host: _bytes_of(host.uncached))
     several = len({each.entry.name for each in made if each.entry is not None}) > 1
@@ -253,6 +251,7 @@ def joined(made: Resolution, scale: Fraction) -> Resolution:
     """Return a volume as a host has it that runs, where others of any name may join it."""
     if made.vm is None:
         return made
+    made = _sharing(made)
     volume = _capped(made, beside=True)
     update = {"uncached": uncached_limits(made.vm, scale), "volumes": [volume]}
     return replace(made, host=made.host.model_copy(update=update), volume=volume)
@@ -260,6 +259,17 @@ def joined(made: Resolution, scale: Fraction) -> Resolution:
 
 def _bytes_of(limits: Sequence[Limit]) -> int:
     return sum(limit.per_s for limit in limits if limit.unit == "bytes")
+
+
+def _sharing(made: Resolution) -> Resolution:
+    """Return a volume whose disks know what they share with others of their name."""
+    if made.entry is None or not made.entry.family.shared:
+        return made
+    count = len(made.volume.disks)
+    disk = made.volume.disks[0]
+    shared = _shared(made.entry, disk.limits, made.host.uncached, count)
+    disks = [disk.model_copy(update={"shared": shared})] * count
+    return replace(made, volume=made.volume.model_copy(update={"disks": disks}))
 
 
 def _capped(made: Resolution, *, beside: bool) -> VolumeProfile:
