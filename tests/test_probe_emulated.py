@@ -108,7 +108,8 @@ def test_a_mounted_volume_of_ours_is_known(places: dict[str, str], tmp_path: Pat
         (base,) = cells(disklab(places, *probe))
         earned = 500 * (time.monotonic() - emptied)
         assert 500 <= base["promise"]["ops_per_s"] <= min(500 + earned, 3500)
-        assert base["ops_per_s"] < base["promise"]["ops_per_s"] * 1.07
+        # More are earned between the look at the credits and fio's first write.
+        assert base["ops_per_s"] < (500 + earned) * 1.07
         assert list(mount.iterdir()) == [mount / "lost+found"]
         # Its device is in use: a probe of the device itself would ruin the file system.
         refused = disklab(places, "probe", device, *SHORT, "--destroy-data")
