@@ -251,8 +251,7 @@ def joined(made: Resolution, scale: Fraction) -> Resolution:
     """Return a volume as a host has it that runs, where others of any name may join it."""
     if made.vm is None:
         return made
-    made = _sharing(made)
-    volume = _capped(made, beside=True)
+    volume = _capped(_sharing(made), beside=True)
     update = {"uncached": uncached_limits(made.vm, scale), "volumes": [volume]}
     return replace(made, host=made.host.model_copy(update=update), volume=volume)
 
