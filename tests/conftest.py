@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from disklab import interrupts
+from disklab.catalog import load
 from disklab.hosts import requirements
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
@@ -61,6 +62,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _unsettled() -> Iterator[None]:
+    """What a command of a test settled on, which processes of its own end with, ends with it."""
+    yield
+    load._settled.clear()
 
 
 @pytest.fixture(scope="session")

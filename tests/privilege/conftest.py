@@ -9,19 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from disklab.catalog import load
 
 from tests.hosts.conftest import lab
 
 __all__ = ["lab"]
 
 CALLER = 65534
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root's part settles on its caller's catalogue as long as it lives, which tests outlive."""
-    monkeypatch.setattr(load, "_settled", [])
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def load_catalog(files: Iterable[Path] | None = None) -> Catalog:
 
     `files` default to `user_files()`. Raises UserError with every problem of every file.
     """
-    if _settled:
+    if _settled and files is None:
         return _settled[0]
     base = _builtin()
     catalog = Catalog(
