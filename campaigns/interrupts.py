@@ -72,29 +72,31 @@ class Ended:
     @property
     def faults(self) -> list[str]:
         """What is wrong with it; empty: nothing."""
-        found = []
+        faults = []
         if self.code is None:
-            found.append("did not hear it")
+            faults.append("did not hear it")
         if "Traceback" in self.errors:
-            found.append("a traceback")
+            faults.append("a traceback")
         if self.code == 130 and self.errors.count("\n") > 1:
-            found.append("more than a line")
-        return [*found, *(f"left {what}" for what in self.left)]
+            faults.append("more than a line")
+        return [*faults, *(f"left {what}" for what in self.left)]
 
 
 def remains(folder: Path, marker: str) -> tuple[str, ...]:
     """Return what is there of a command that ended: processes, mounts, devices, hosts' files."""
-    found = []
+    remaining = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if marker.encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text().replace("\0", " ")[:100])
+                remaining.append((process / "cmdline").read_text().replace("\0", " ")[:100])
     mounts = Path("/proc/self/mounts").read_text(encoding="utf-8")
-    found += [line.split()[1] for line in mounts.splitlines() if str(folder) in line]
+    remaining += [line.split()[1] for line in mounts.splitlines() if str(folder) in line]
     backing = Path("/sys/block").glob("loop*/loop/backing_file")
-    found += [str(file) for file in backing if str(folder) in file.read_text(encoding="utf-8")]
-    found += [str(path) for path in (folder / "run").rglob("*") if path.suffix in {".img", ".sock"}]
-    return tuple(found)
+    remaining += [str(file) for file in backing if str(folder) in file.read_text(encoding="utf-8")]
+    remaining += [
+        str(path) for path in (folder / "run").rglob("*") if path.suffix in {".img", ".sock"}
+    ]
+    return tuple(remaining)
 
 
 def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended:

@@ -254,10 +254,10 @@ Looked at on 2026-11-28; none of it was fitted. I/Os of the servers are those th
   the same load had 23 at 5 %; predicted are 19 and 21. Its foreign keys, isolation and binary log
   are not published. A real MySQL 8.0.15 under sysbench-tpcc itself (20 warehouses, a pool of 6 %,
   16 threads, 2026-11-29) read 29.5 pages a transaction and wrote 8.6. What our TPC-C lacked: four
-  more indexes (5.2 new entries a transaction), an even choice of rows (its NURand draws C anew each
-  time), and leaves that the optimizer reads for its estimates. With `terminals: sysbench-tpcc` 19.9
-  reads are predicted; what is still missing was not found. The cells above are the standard's mix
-  with terminals that rest, predicted before the estimates were.
+  more indexes (5.2 new entries a transaction), an even choice of rows (its NURand draws C again
+  each time), and leaves that the optimizer reads for its estimates. With `terminals: sysbench-tpcc`
+  19.9 reads are predicted; what is still missing was not found. The cells above are the standard's
+  mix with terminals that rest, predicted before the estimates were.
 - **Standard HDD of Azure**: PostgreSQL's inserts took 14 ms in the mean at 262 writes a second, so
   its log was written and synced in some 8 ms; the catalogue has 2.9 ms for a write, from one
   measurement of one other disk (`tk_storage_tests`).

@@ -73,8 +73,8 @@ class SettingKind(_Part):
         if self.type != "choice" and text in self.values:
             return None
         if self.type == "boolean":
-            known = _switch(text) is not None if of.switches else text in ("true", "false")
-            return None if known else "is true or false"
+            is_switch = _switch(text) is not None if of.switches else text in ("true", "false")
+            return None if is_switch else "is true or false"
         if self.type == "choice":
             return None if self._chosen(text) else f"is one of {', '.join(self.values)}"
         number = None if isinstance(value, bool) else self._number(text, of)
@@ -121,8 +121,10 @@ class SettingKind(_Part):
         if self.type in ("integer", "number"):
             return "a whole number" if self.type == "integer" else "a number"
         # A unit that begins with a digit, such as PostgreSQL's page, is nobody's to write.
-        known = ", ".join(unit for unit in units[self.type] if unit[0].isalpha())
-        return f"a number with a unit ({known})" + (f", or of {self.unit}" if self.unit else "")
+        unit_names = ", ".join(unit for unit in units[self.type] if unit[0].isalpha())
+        return f"a number with a unit ({unit_names})" + (
+            f", or of {self.unit}" if self.unit else ""
+        )
 
     def _shown(self, bound: float) -> str:
         return f"{bound:.15g}" + (f" times {self.unit}" if self.unit else "")

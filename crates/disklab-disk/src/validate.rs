@@ -346,7 +346,7 @@ pub fn change(
         limits(&mut rules, "change.limits", new);
         for disk in &mut changed.disks {
             disk.limits.clone_from(new);
-            // Whoever is given limits of its own shares none.
+            // A disk that is given limits of its own shares none.
             disk.shared.clear();
         }
     }

@@ -429,8 +429,8 @@ class Advice:
             for warning in one.results[0].warnings:
                 if warning.startswith(OUTSIDE):
                     # What stands in brackets may have a semicolon too.
-                    told = re.sub(r" \([^()]*\)", "", warning.removeprefix(OUTSIDE))
-                    parts |= dict.fromkeys(told.split("; "))
+                    outside = re.sub(r" \([^()]*\)", "", warning.removeprefix(OUTSIDE))
+                    parts |= dict.fromkeys(outside.split("; "))
         if not parts:
             return ""
         return f"Take latencies as a sketch: no measured run had {', or '.join(parts)}."

@@ -105,15 +105,15 @@ class Present:
         now = self.simulated
         if now is None:
             return f"The current system, {self.name}, could not be simulated: {self.unknown}."
-        told = f"In the simulation {self.name}, the current system, {JUDGED[now.kept.outcome]}: "
-        told += f"it carries {now.carries}"
+        meets = f"In the simulation {self.name}, the current system, {JUDGED[now.kept.outcome]}: "
+        meets += f"it carries {now.carries}"
         if latency := now.latency("p99"):
-            told += f", p99 {latency}"
+            meets += f", p99 {latency}"
         if now.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_TELL):
-            told += f" ({str(now.kept).partition(': ')[2]})"
+            meets += f" ({str(now.kept).partition(': ')[2]})"
         if self.p99_ms is not None:
-            told += f"; its own server reported a p99 of {short(self.p99_ms)} ms"
-        return f"{told}. {self._moving(now, one)}".rstrip()
+            meets += f"; its own server reported a p99 of {short(self.p99_ms)} ms"
+        return f"{meets}. {self._moving(now, one)}".rstrip()
 
     def _moving(self, now: Option, one: Option | None) -> str:
         """Return what becomes of latency and rate; empty: there is nowhere to move to."""

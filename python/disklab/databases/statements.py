@@ -370,7 +370,7 @@ _SYSBENCH_INDEXES: dict[str, Json] = {
 def _of_sysbench(statement: Json) -> Json:
     """Return a statement with sysbench-tpcc's indexes and its choice of rows.
 
-    **Source:** `NURand` of its tpcc_common.lua draws C anew each time (0 is true in Lua), which
+    **Source:** `NURand` of its tpcc_common.lua draws C again each time (0 is true in Lua), which
     leaves no row preferred.
     """
     accesses: list[Json] = []

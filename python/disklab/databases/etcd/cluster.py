@@ -224,10 +224,10 @@ class Etcd(Nodes[Member]):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scale could not be followed in, and which members died."""
-        found = self._scale_notes(self.plan.reasons, self.plan.page_cache)
+        notes = self._scale_notes(self.plan.reasons, self.plan.page_cache)
         if self._was_cold:
-            found.append(NEVER_COLD)
-        return (*found, *self._deaths.values())
+            notes.append(NEVER_COLD)
+        return (*notes, *self._deaths.values())
 
     @property
     def versions(self) -> Mapping[str, str]:

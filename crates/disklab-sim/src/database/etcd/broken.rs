@@ -7,7 +7,7 @@
 //!
 //! **Source:** `raftNode.start` of etcdserver/raft.go (ticks, sends and the log's sync are one loop);
 //! `processInternalRaftRequestOnce` of v3_server.go, whose time-out is 5 s and twice that of an election.
-//! **Divergence:** the vote is no write; what was sent to any follower all of them have. A member that comes back has what
+//! **Divergence:** a vote writes nothing; what one follower was sent, all of them have. A member that comes back has what
 //! the others have as soon as its process answers.
 
 use super::Etcd;
