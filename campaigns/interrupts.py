@@ -67,6 +67,7 @@ class Ended:
     at_s: float
     code: int | None
     errors: str
+    """What it said on standard error after the signal."""
     left: tuple[str, ...]
 
     @property
@@ -77,7 +78,7 @@ class Ended:
             faults.append("did not hear it")
         if "Traceback" in self.errors:
             faults.append("a traceback")
-        if self.code == 130 and self.errors.count("\n") > 1:
+        if self.code == 130 and self.errors.strip().count("\n") > 0:
             faults.append("more than a line")
         return [*faults, *(f"left {what}" for what in self.left)]
 
@@ -104,33 +105,39 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
     marker = f"{folder.name}-{time.monotonic_ns()}"
     environment = {**os.environ, MARKER: marker, "DISKLAB_RUN_DIR": str(folder / "run")}
     environment |= {"DISKLAB_DATA_DIR": str(folder / "data"), "DISKLAB_CALM_WAIT": "0"}
-    process = subprocess.Popen(
-        [str(DISKLAB), *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _, errors = process.communicate(timeout=at_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGINT)
+    before = 0
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [str(DISKLAB), *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(at_s)
+        if process.poll() is None:
+            # What it had told of its progress by then is no answer to the signal.
+            before = os.fstat(errors.fileno()).st_size
+            os.killpg(process.pid, signal.SIGINT)
         try:
-            _, errors = process.communicate(timeout=END_S)
+            process.wait(END_S)
+            code: int | None = process.returncode
         except subprocess.TimeoutExpired:
             process.terminate()
-            _, errors = process.communicate(timeout=END_S)
-            return Ended(name, at_s, None, errors, ())
+            process.wait(END_S)
+            code = None
+        errors.seek(before)
+        answer = errors.read().decode(errors="replace")
     deadline = time.monotonic() + LEFT_S
     while (left := remains(folder, marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     if left:
         subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
         # A disk that was attached stays: that is what the command is for.
-        left = () if name == "disk attach" and process.returncode == 0 else left
-    return Ended(name, at_s, process.returncode, errors, left)
+        left = () if name == "disk attach" and code == 0 else left
+    return Ended(name, at_s, code, answer, left)
 
 
 def main() -> int:
