@@ -1,9 +1,11 @@
 """`python -m campaigns.mutants`: turn ten comparisons in ten rooms, and see each one noticed.
 
-Works in a copy of what is committed, one change at a time: `<` becomes `<=`, `==` becomes `!=`, and
-so on. The tests of CI that import the changed module run, the nearest first, until one fails or
-all of a room's have passed. What was tried is kept, and a later call goes on from there. Which
-ones a seed chooses hangs on their own lines alone: a change elsewhere chooses no others.
+Works in a copy of what is committed: `<` becomes `<=`, `==` becomes `!=`, and so on. The tests of a
+room run once, which takes down what reaches each comparison (`switched.py`). With one turned, the
+tests that reach it run, the cheapest first, until one fails; where none does, or none reaches it,
+all tests of CI that import its module run, the nearest first. `tried.jsonl` keeps what noticed
+each, or the reason why no test can, and a later call goes on from there. Which ones a seed chooses
+hangs on their own lines alone: a change elsewhere chooses no others.
 """
 
 from __future__ import annotations
@@ -13,18 +15,20 @@ import ast
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from campaigns.mutants.switched import OPPOSITES, SIGNS, reached, signs_of, switched, turn
 from tests.touched import TESTS_OF, distances, importers, module_of
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / "target" / "mutants.jsonl"
+KEPT = Path(__file__).with_name("tried.jsonl")
 ROOMS = (
     "advice",
     "catalog",
@@ -38,19 +42,14 @@ ROOMS = (
     "workloads",
 )
 IN_EACH = 10
-# A test that a change makes hang has failed. The slowest of a room take two minutes beside load.
-TESTS_SECONDS = 240.0
 NEAREST = 6
 """Test files of one change. **Reason:** ten rooms are to be through in an hour."""
-TURNED: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<=",
-    ast.LtE: "<",
-    ast.Gt: ">=",
-    ast.GtE: ">",
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-}
-SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+MOST_S = 60.0
+"""Processor seconds of the tests that reach a comparison. **Reason:** as above."""
+HANGS_S = 240.0
+"""A test that a change makes hang has failed: processor seconds for all that run with it."""
+IN_CI = "not alone and not long"
+HERE = f"{IN_CI} and not machine"
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,9 @@ class Mutant:
         """What it is known by in calls to come, when other lines were added above."""
         return f"{self.file}:{self.column}: {self.text}"
 
-    def applied(self, text: str) -> str:
-        """Return the file with it."""
-        lines = text.splitlines(keepends=True)
-        line = lines[self.line]
-        end = self.column + len(self.sign)
-        lines[self.line] = line[: self.column] + self.turned + line[end:]
-        return "".join(lines)
+    def __str__(self) -> str:
+        """Its place, and what becomes of it."""
+        return f"{self.file}:{self.line + 1}:{self.column + 1} {self.sign} -> {self.turned}"
 
 
 def mutants_of(file: Path) -> Iterator[Mutant]:
@@ -89,18 +84,10 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
     text = (ROOT / file).read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Compare):
-            continue
-        sides = [node.left, *node.comparators]
-        for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
-            if type(operator) not in TURNED or left.end_lineno != right.lineno:
-                continue
-            number, begin = right.lineno - 1, left.end_col_offset or 0
-            sign = SIGNS[type(operator)]
-            # Offsets are in bytes: a line with other letters than ASCII is left alone.
-            column = lines[number].find(sign, begin, right.col_offset)
-            if column >= 0 and lines[number].isascii():
-                turned = TURNED[type(operator)]
+        if isinstance(node, ast.Compare):
+            for index, (number, column) in signs_of(node, lines):
+                kind = type(node.ops[index])
+                sign, turned = SIGNS[kind], SIGNS[OPPOSITES[kind]]
                 yield Mutant(str(file), number, column, sign, turned, lines[number].strip())
 
 
@@ -112,52 +99,113 @@ def chosen(room: str, seed: int) -> list[Mutant]:
     return sorted(every, key=lambda mutant: mutant.rank(seed))[:IN_EACH]
 
 
-def tests_of(mutant: Mutant, room: str) -> list[str]:
+def own_tests(room: str) -> str:
+    """Return the folder of a room's tests."""
+    return f"tests/{TESTS_OF.get(room, room)}"
+
+
+def nearest(mutant: Mutant, room: str) -> list[str]:
     """Return the files of tests that are nearest to it, those of its room first."""
     steps = distances(importers(ROOT), [module_of(Path(mutant.file)) or ""])
-    own = Path("tests", TESTS_OF.get(room, room))
     files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
     near = [file for file in files if module_of(file) in steps]
+    own = own_tests(room)
     near.sort(key=lambda file: (not file.is_relative_to(own), steps[module_of(file) or ""], file))
     return [str(file) for file in near[:NEAREST]]
 
 
-def is_noticed(tree: Path, files: Sequence[str]) -> bool:
-    """Run these tests over the copy; return whether one failed."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    words += ["-m", "not alone and not long and not machine", *files]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
-    try:
-        ran = subprocess.run(
-            words,
-            cwd=tree,
-            env=environment,
-            capture_output=True,
-            timeout=TESTS_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    return ran.returncode == 1
+class Room:
+    """A copy of the tree, with a room's comparisons to be turned."""
+
+    def __init__(self, tree: Path, name: str, mutants: Sequence[Mutant]) -> None:
+        """Run the room's tests with none turned."""
+        self.tree, self.name, self.mutants = tree, name, mutants
+        for path in {mutant.file for mutant in mutants}:
+            numbers = {(m.line, m.column): n for n, m in enumerate(mutants) if m.file == path}
+            text = (ROOT / path).read_text(encoding="utf-8")
+            (tree / path).write_text(switched(text, numbers), encoding="utf-8")
+        turn(tree, -1)
+        # Where tests/dearest.py writes what each takes.
+        (tree / "target").mkdir(exist_ok=True)
+        self.failed = set(self._run(["-m", HERE, own_tests(name)], 8 * HANGS_S))
+        self.reached = reached(tree)
+        rows = (tree / "target/tests.tsv").read_text(encoding="utf-8").splitlines()
+        self.cost_s = {test: float(cost) for cost, _, test in (r.partition("\t") for r in rows)}
+
+    def noticed_by(self, mutant: Mutant) -> str:
+        """Return the test that fails with a mutant; nothing: none does."""
+        number = self.mutants.index(mutant)
+        turn(self.tree, number)
+        names = self.reached.get(number, set()) - self.failed - {""}
+        near = nearest(mutant, self.name)
+        for words in (
+            ["-m", HERE, *self._cheapest(names)],
+            ["-m", HERE, *near],
+            ["-m", IN_CI, *near],
+        ):
+            if len(words) > 2 and (failed := self._failed_first(words)):
+                return failed
+        return ""
+
+    def _failed_first(self, words: Sequence[str]) -> str:
+        without = [word for test in self.failed for word in ("--deselect", test)]
+        return next(iter(self._run(["-x", *without, *words], HANGS_S)), "")
+
+    def _cheapest(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the tests that cost least, as many as there is time for."""
+        sum_s = 0.0
+        for name in sorted(names, key=lambda name: (self.cost_s.get(name, 0.0), name)):
+            sum_s += self.cost_s.get(name, 0.0)
+            if sum_s > MOST_S:
+                return
+            yield name
+
+    def _run(self, words: Sequence[str], most_s: float) -> list[str]:
+        """Run tests of the copy; return those that failed, or what else ended them."""
+        kept = self.tree / ".pytest_cache/v/cache/lastfailed"
+        kept.unlink(missing_ok=True)
+        given = self.tree / "target/words"
+        given.write_text("\n".join(words), encoding="utf-8")
+
+        def limited() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(most_s), int(most_s)))
+
+        try:
+            ran = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-n", "0", f"@{given}"],
+                cwd=self.tree,
+                env={**os.environ, "PYTHONPATH": str(self.tree / "python")},
+                capture_output=True,
+                text=True,
+                timeout=4 * most_s,
+                check=False,
+                preexec_fn=limited,
+            )
+        except subprocess.TimeoutExpired:
+            return ["one that hangs"]
+        if ran.returncode in {0, 5}:
+            return []
+        if kept.exists():
+            return list(json.loads(kept.read_text(encoding="utf-8")))
+        if ran.returncode < 0:
+            return ["one that takes a processor for itself"]
+        return [f"none: tests do not begin (exit {ran.returncode})"]
 
 
-def tried(tree: Path, room: str, mutant: Mutant) -> bool:
-    """Return whether the room's tests notice a mutant; the copy is afterwards as before."""
-    file = tree / mutant.file
-    text = file.read_text(encoding="utf-8")
-    file.write_text(mutant.applied(text), encoding="utf-8")
-    try:
-        return is_noticed(tree, tests_of(mutant, room))
-    finally:
-        file.write_text(text, encoding="utf-8")
-
-
-def kept() -> dict[str, bool]:
-    """Return what earlier calls found: each mutant's line, and whether it was noticed."""
+def kept() -> dict[str, dict[str, str]]:
+    """Return what earlier calls found of each mutant's line: what noticed it, or why none can."""
     if not KEPT.exists():
         return {}
     rows = map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())
-    return {row["key"]: row["noticed"] for row in rows}
+    return {row["key"]: row for row in rows}
+
+
+def shown(mutant: Mutant, row: dict[str, str]) -> str:
+    """Return the line of one mutant."""
+    if row["noticed_by"]:
+        return f"noticed      {mutant} by {row['noticed_by']}"
+    reason = row.get("equivalent")
+    return f"equivalent   {mutant}: {reason}" if reason else f"NOT NOTICED  {mutant}"
 
 
 def main() -> int:
@@ -170,29 +218,39 @@ def main() -> int:
     until = time.monotonic() + given.minutes * 60.0
     results = kept()
     unnoticed = 0
-    KEPT.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="disklab-mutants-") as made, KEPT.open("a") as file:
+    for name in given.room or ROOMS:
+        mutants = chosen(name, given.seed)
+        new = [mutant for mutant in mutants if mutant.key not in results]
+        for mutant, row in tried(name, mutants, new, until) if new else ():
+            results[mutant.key] = row
+            with KEPT.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        for mutant in mutants:
+            if mutant.key not in results:
+                print("the time is over; the next call goes on from here")
+                return 1
+            row = results[mutant.key]
+            unnoticed += not (row["noticed_by"] or row.get("equivalent"))
+            print(shown(mutant, row), flush=True)
+    print(f"{unnoticed} not noticed")
+    return int(unnoticed > 0)
+
+
+def tried(
+    name: str, mutants: Sequence[Mutant], new: Sequence[Mutant], until: float
+) -> Iterator[tuple[Mutant, dict[str, str]]]:
+    """Yield what noticed each of a room's new mutants, as long as there is time."""
+    with tempfile.TemporaryDirectory(prefix="disklab-mutants-") as made:
         tree = Path(made, "tree")
         subprocess.run(["git", "worktree", "add", "--detach", "-q", tree], cwd=ROOT, check=True)
         try:
-            for room in given.room or ROOMS:
-                for mutant in chosen(room, given.seed):
-                    if mutant.key not in results:
-                        if time.monotonic() > until:
-                            print("the time is over; the next call goes on from here")
-                            return 1
-                        results[mutant.key] = tried(tree, room, mutant)
-                        row = {"key": mutant.key, "noticed": results[mutant.key]}
-                        file.write(json.dumps(row) + "\n")
-                        file.flush()
-                    unnoticed += not results[mutant.key]
-                    word = "noticed" if results[mutant.key] else "NOT NOTICED"
-                    place = f"{mutant.file}:{mutant.line + 1}:{mutant.column + 1}"
-                    print(f"{word:12} {place} {mutant.sign} -> {mutant.turned}", flush=True)
+            room = Room(tree, name, mutants)
+            for mutant in new:
+                if time.monotonic() > until:
+                    return
+                yield mutant, {"key": mutant.key, "noticed_by": room.noticed_by(mutant)}
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
-    print(f"{unnoticed} not noticed")
-    return int(unnoticed > 0)
 
 
 if __name__ == "__main__":
