@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 # Where it is set, each process of the tests and each command that they run compiles all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises mutants busy interrupts
+.PHONY: help parts lint-rust lint-python setup demo azure-smoke test check check-rust check-python test-rust test-python test-together test-beside test-alone test-long test-touched test-kernels campaign truth power-cuts bench release static-engine docs site lock clean audit fuzz attack demos promises mutants busy interrupts
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //; s/ · /\n/g'
@@ -43,23 +43,27 @@ lint-python:
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 test: parts
-	@$(MAKE) --no-print-directory check test-beside test-rust test-alone; code=$$?; scripts/part.sh --table; exit $$code
+	@$(MAKE) --no-print-directory check test-together test-alone; code=$$?; scripts/part.sh --table; exit $$code
+
+# The crates are built and tested with what the tests in Python leave of the processors; what they said comes afterwards.
+test-together: setup
+	@$(MAKE) --no-print-directory --jobs 2 RUST_SAYS='>target/rust.log 2>&1' test-beside test-rust; code=$$?; cat target/rust.log; exit $$code
 
 # What each part of `make test` takes is written anew.
 parts:
 	@rm -f target/parts.tsv target/tests.tsv
 
 test-rust: setup
-	scripts/part.sh 'Rust tests' scripts/cargo-test.sh
+	@scripts/part.sh 'Rust tests' scripts/cargo-test.sh $(RUST_SAYS)
 
 test-python: test-beside test-alone
 
 test-beside: setup
 	scripts/part.sh beside scripts/beside.sh
 
-# What measures time or fills memory: one test after the other.
+# What measures time or fills memory: one test after the other, those with devices beside those of this process alone.
 test-alone: setup
-	scripts/part.sh alone scripts/pytest.sh -m "alone and not long" --durations=30 --durations-min=1 $$(grep -rl mark.alone tests --include='test_*.py')
+	scripts/part.sh alone scripts/pytest.sh -m "alone and not long" --numprocesses 2 --dist loadgroup --durations=30 --durations-min=1 $$(grep -rl mark.alone tests --include='test_*.py')
 
 # What CI leaves out: whole rehearsals and many seeds.
 test-long: setup

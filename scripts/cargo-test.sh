@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Runs the tests of the crates. As with scripts/pytest.sh, one to three that fail run again by themselves and are named;
-# a test that fails twice fails, and so do four. RETRIES=0 runs nothing again.
+# a test that fails twice fails, and so do four. RETRIES=0 runs nothing again. The build takes what others leave of the
+# processors.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
+# Make's own processes are no test's.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 tests=(cargo test --workspace --locked --profile checked)
+nice -n 19 "${tests[@]}" --no-run || exit
 "${tests[@]}" --no-fail-fast 2>&1 | tee "$said"
 code=${PIPESTATUS[0]}
 [ "$code" != 0 ] && [ "${RETRIES:-1}" != 0 ] || exit "$code"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -26,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from disklab import spec
 from disklab.catalog import Catalog, load_catalog
-from disklab.catalog.load import settle_on, without
+from disklab.catalog.load import settled_on, without
 from disklab.prediction import Options, predict
 from disklab.spec import feasible
 
@@ -74,25 +75,38 @@ def every_study() -> list[Mapping[str, Any]]:
 
 def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[Cell]:
     """Simulate every cell of the studies; yield each figure beside its prediction."""
-    settle_on(whole := load_catalog([]))
+    whole = load_catalog([])
+    for study in studies:
+        catalog = without(whole, study["evidence"]) if apart else whole
+        with settled_on(whole if "experiment" in study else catalog), anew():
+            yield from (
+                of_servers(study["id"]) if "experiment" in study else of_disks(study, catalog)
+            )
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Read experiment files with the catalogue of now, not with the first one of the process."""
+    caches = (feasible.catalogue, feasible._resolved)
+    for cache_of in caches:
+        cache_of.cache_clear()
+    try:
+        yield
+    finally:
+        for cache_of in caches:
+            cache_of.cache_clear()
+
+
+def of_disks(study: Mapping[str, Any], catalog: Catalog) -> Iterator[Cell]:
+    """Yield the cells of a study of devices with a catalogue."""
+    cells = [cell for cell in study["cells"] if cell["vm"] in catalog.vms]
+    experiment = spec.parse(experiment_text(study["id"], cells, catalog))
     with tempfile.TemporaryDirectory() as folder:
-        for study in studies:
-            if "experiment" in study:
-                yield from of_servers(study["id"])
-                continue
-            catalog = without(whole, study["evidence"]) if apart else whole
-            settle_on(catalog)
-            # An experiment file is read with the first catalogue of the process.
-            feasible.catalogue.cache_clear()
-            feasible._resolved.cache_clear()
-            cells = [cell for cell in study["cells"] if cell["vm"] in catalog.vms]
-            experiment = spec.parse(experiment_text(study["id"], cells, catalog))
-            options = Options(bands=False, fidelity="quick", out=Path(folder))
-            results = predict(experiment, options, lambda _: None).results()
-            ordered = sorted(results, key=lambda result: result.trial)
-            for cell, result in zip(cells, ordered, strict=True):
-                yield from of_cell(study["id"], cell, result)
-            settle_on(whole)
+        options = Options(bands=False, fidelity="quick", out=Path(folder))
+        results = predict(experiment, options, lambda _: None).results()
+    ordered = sorted(results, key=lambda result: result.trial)
+    for cell, result in zip(cells, ordered, strict=True):
+        yield from of_cell(study["id"], cell, result)
 
 
 @cache

@@ -66,9 +66,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(autouse=True)
 def _unsettled() -> Iterator[None]:
-    """What a command of a test settled on, which processes of its own end with, ends with it."""
+    """What a test settles on ends with it: others would not see their own files."""
     yield
-    load._settled.clear()
+    assert not load._settled
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +126,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep tests that share a server in one process; skip what this machine cannot do; order."""
     for item in items:
-        if shared := _shared(item):
+        if item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.xdist_group(_alone(item)))
+        elif shared := _shared(item):
             item.add_marker(pytest.mark.xdist_group(shared))
     skip_without_devices(items)
     # One process does them as they are named: see campaigns/mutants, which begins with the nearest.
@@ -138,6 +140,14 @@ def _turn(item: pytest.Item) -> int:
     """Return where a test stands: one of those that begin first, or after them as it was found."""
     begins = (n for n, where in enumerate(LONGEST_FIRST) if item.nodeid.startswith(where))
     return next(begins, len(LONGEST_FIRST))
+
+
+def _alone(item: pytest.Item) -> str:
+    """Return the process of a test that runs with none beside it, but for one that only waits.
+
+    Those with devices are one after the other, and beside them what watches and draws in a process.
+    """
+    return "with devices" if item.get_closest_marker("machine") else "in a process"
 
 
 def _shared(item: pytest.Item) -> str | None:

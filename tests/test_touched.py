@@ -9,6 +9,9 @@ import pytest
 
 from tests.touched import Reach, built_of, changed_files, distances
 
+# Reading all imports takes three seconds of processor time.
+pytestmark = pytest.mark.xdist_group("imports")
+
 ROOT = Path(__file__).parents[1]
 SERVERS = "tests/measurement/test_built_servers.py::test_it_is_built_filled_loaded_and_removed"
 NOBODY = "tests/privilege/test_nobody.py::test_nobody_and_an_etcd"

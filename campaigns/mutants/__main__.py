@@ -48,6 +48,8 @@ MOST_S = 60.0
 """Processor seconds of the tests that reach a comparison. **Reason:** as above."""
 HANGS_S = 240.0
 """A test that a change makes hang has failed: processor seconds for all that run with it."""
+MOST_FAILED = 5
+"""Tests that fail without a mutant, too, and are left out."""
 IN_CI = "not alone and not long"
 HERE = f"{IN_CI} and not machine"
 
@@ -135,21 +137,26 @@ class Room:
     def noticed_by(self, mutant: Mutant) -> str:
         """Return the test that fails with a mutant; nothing: none does."""
         number = self.mutants.index(mutant)
-        turn(self.tree, number)
-        names = self.reached.get(number, set()) - self.failed - {""}
+        names = [*self._cheapest(self.reached.get(number, set()) - self.failed - {""})]
         near = nearest(mutant, self.name)
-        for words in (
-            ["-m", HERE, *self._cheapest(names)],
-            ["-m", HERE, *near],
-            ["-m", IN_CI, *near],
-        ):
-            if len(words) > 2 and (failed := self._failed_first(words)):
-                return failed
+        for marks, tests in ((HERE, names), (HERE, near), (IN_CI, near)):
+            if tests and (test := self._failed_first(number, ["-m", marks, *tests])):
+                return test
         return ""
 
-    def _failed_first(self, words: Sequence[str]) -> str:
-        without = [word for test in self.failed for word in ("--deselect", test)]
-        return next(iter(self._run(["-x", *without, *words], HANGS_S)), "")
+    def _failed_first(self, number: int, words: Sequence[str]) -> str:
+        """Return the first of these tests that fails with a mutant, and passes without it."""
+        for _ in range(MOST_FAILED):
+            turn(self.tree, number)
+            without = [word for test in self.failed for word in ("--deselect", test)]
+            failed = self._run(["-x", *without, *words], HANGS_S)
+            if not failed:
+                return ""
+            turn(self.tree, -1)
+            if "::" not in failed[0] or not self._run([failed[0]], HANGS_S):
+                return failed[0]
+            self.failed.add(failed[0])
+        return ""
 
     def _cheapest(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the tests that cost least, as many as there is time for."""

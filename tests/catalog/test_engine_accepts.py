@@ -17,7 +17,7 @@ CACHINGS: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
 
 
 # A disk's profile does not depend on the VM's, so every disk on some VMs and some disks on every VM
-# are all that there is.
+# are all that there is; a vendor's disks are on no other's VMs.
 SOME_VMS = (None, "azure/Standard_DS14_v2", "azure/Standard_D4_v2", "aws/i4i.xlarge")
 GCP = ("gcp/pd-ssd", "gcp/hyperdisk-balanced")
 SOME_DISKS = ("azure/P30", "azure/E10", "azure/PremiumV2", "aws/gp3", *GCP, *LOCAL_DISKS)
@@ -26,7 +26,8 @@ SOME_DISKS = ("azure/P30", "azure/E10", "azure/PremiumV2", "aws/gp3", *GCP, *LOC
 def profiles() -> Iterator[HostProfile]:
     """Yield every disk and every VM, alone and striped, with every caching that they allow."""
     pairs = [(vm, disk) for vm in SOME_VMS for disk in CATALOG.disk_names()]
-    pairs += [(vm, disk) for vm in CATALOG.vms for disk in SOME_DISKS]
+    own = {vm: (vm.partition("/")[0], *LOCAL_DISKS) for vm in CATALOG.vms}
+    pairs += [(vm, disk) for vm in own for disk in SOME_DISKS if disk.startswith(own[vm])]
     for vm, name in pairs:
         sizes = CATALOG.disks[name].facts.size_gib if name in CATALOG.disks else None
         chosen = name in CATALOG.families or (sizes is not None and not sizes.fixed)

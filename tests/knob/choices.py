@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
+
+from disklab.catalog import load_catalog
+from disklab.knob.offer import offer
 
 Json = dict[str, Any]
 
 WIDE = {"nodes": [0, 1, 3, 5, 6, 1001], "copies": [1, 2, 3, 5], "threads": [0, 1, 8, 64, 300]}
+
+
+@cache
+def everything() -> Json:
+    """Return what the page offers: three seconds of processor time."""
+    return offer(load_catalog())
 
 
 def choice(chance: random.Random, offered: Json) -> Json:

@@ -16,12 +16,11 @@ from disklab.catalog import load_catalog
 from disklab.catalog.price import REGIONS
 from disklab.databases.calibration import calibration_for
 from disklab.errors import Problem, UserError
-from disklab.knob.offer import offer
 from disklab.prediction.cells import prepare
 from disklab.results.pricing import cluster_price
 from playwright.sync_api import Browser
 
-from tests.knob.choices import choice
+from tests.knob.choices import choice, everything
 
 Json = dict[str, Any]
 
@@ -35,7 +34,7 @@ ASK = """
   return {problems, text, job: jobOf(window.offer, choice), usd: priceOf(window.offer, choice)};
 })
 """
-CHOICES = 400
+CHOICES = [200, pytest.param(2000, marks=pytest.mark.long)]
 
 
 def sentences(problems: tuple[Problem, ...]) -> list[str]:
@@ -59,10 +58,13 @@ def of_python(text: str, engine: str) -> tuple[list[str], Json | None, float | N
     return sentences(prepared.reasons), prepared.job, usd
 
 
-def test_a_choice_has_the_job_the_sentences_and_the_price_of_its_file(browser: Browser) -> None:
-    offered = offer(load_catalog())
+@pytest.mark.parametrize("count", CHOICES)
+def test_a_choice_has_the_job_the_sentences_and_the_price_of_its_file(
+    browser: Browser, count: int
+) -> None:
+    offered = everything()
     chance = random.Random(42)
-    choices = [choice(chance, offered) for _ in range(CHOICES)]
+    choices = [choice(chance, offered) for _ in range(count)]
     tab = browser.new_page()
     rules = resources.files("disklab.knob").joinpath("jobs.js").read_text(encoding="utf-8")
     tab.evaluate("offer => { window.offer = offer; }", offered)
@@ -80,7 +82,7 @@ def test_a_choice_has_the_job_the_sentences_and_the_price_of_its_file(browser: B
                 answer["text"]
             )
             assert answer["usd"] == pytest.approx(usd, abs=0.02 * 9), answer["text"]
-    assert possible > CHOICES // 4
+    assert possible > count // 4
 
 
 NUMBERS = """
@@ -102,7 +104,7 @@ NUMBERS = """
 def test_no_number_of_an_address_ends_in_an_exception(browser: Browser) -> None:
     tab = browser.new_page()
     rules = resources.files("disklab.knob").joinpath("jobs.js").read_text(encoding="utf-8")
-    tab.evaluate("offer => { window.offer = offer; }", offer(load_catalog()))
+    tab.evaluate("offer => { window.offer = offer; }", everything())
     tab.add_script_tag(content=rules)
     values = ["0", "0.5", "-1", "NaN", "Infinity", "-Infinity", "1e300", "-0", "7", "1e12"]
     failures = tab.evaluate(NUMBERS, values)

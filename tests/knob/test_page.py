@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.catalog import load_catalog
 from disklab.knob import made_page
-from disklab.knob.offer import offer
 from disklab.machines.binary import find_engine
 from disklab.report import what_if
 from disklab.report.files import write_what_if
@@ -22,7 +20,7 @@ from playwright.sync_api import Browser, Page
 from campaigns.turning import MIB, Sample, turned
 from tests.contrast import CONTRAST
 from tests.keyboard import complaints
-from tests.knob.choices import choice
+from tests.knob.choices import choice, everything
 from tests.knob.test_what_if import specified
 from tests.web.test_live_page import TOKEN, served
 
@@ -112,7 +110,7 @@ async ([choices, jobs]) => {
 def test_jobs_have_the_bytes_of_the_engine(tab: Page, page: Path, jobs: int) -> None:
     watched(tab, page)
     chance = random.Random(7)
-    offered = offer(load_catalog())
+    offered = everything()
     answers = tab.evaluate(ASK, [[choice(chance, offered) for _ in range(4 * jobs)], jobs])
     assert len(answers) == jobs
     lines = "".join(f"{job}\n" for job, _ in answers)

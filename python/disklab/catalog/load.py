@@ -164,14 +164,22 @@ def settle_on(catalog: Catalog) -> None:
 
 
 @contextmanager
-def with_more(*files: Path | None) -> Iterator[None]:
-    """Let `load_catalog` return the user's catalogue with more files until the end."""
+def settled_on(catalog: Catalog) -> Iterator[None]:
+    """Let `load_catalog` return this one until the end."""
     before = list(_settled)
-    settle_on(load_catalog([*user_files(), *(path for path in files if path is not None)]))
+    settle_on(catalog)
     try:
         yield
     finally:
         _settled[:] = before
+
+
+@contextmanager
+def with_more(*files: Path | None) -> Iterator[None]:
+    """Let `load_catalog` return the user's catalogue with more files until the end."""
+    more = [path for path in files if path is not None]
+    with settled_on(load_catalog([*user_files(), *more])):
+        yield
 
 
 def load_catalog(files: Iterable[Path] | None = None) -> Catalog:

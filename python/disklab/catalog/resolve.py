@@ -437,14 +437,14 @@ def _local(
             "ephemeral-os": "ephemeral OS disk",
         }
         rule = f"{vm.name} has no {what[name]} ({source})"
-        own = (other for other in catalog.vms.values() if other.vendor == vm.vendor)
-        able = next((other.name for other in own if _local_bytes(other, name)), None)
-        such = f"a VM that has one, such as {able}, or " if able else ""
-        way_out = f"choose {such}an attached disk"
         if name == "local" and vm.facts.nvme is not None:
             way_out = "its own disks are NVMe: write `nvme`"
-        if name == "nvme" and vm.facts.temp_gib:
+        elif name == "nvme" and vm.facts.temp_gib:
             way_out = "its own disk is a temp disk: write `local`, or choose a VM with NVMe disks"
+        else:
+            able = _example(catalog, vm.vendor, name)
+            such = f"a VM that has one, such as {able}, or " if able else ""
+            way_out = f"choose {such}an attached disk"
         raise UserError(*problems, Problem(places.vm, repr(vm.name), rule, way_out))
     size = expression.size_bytes
     if size is None:
@@ -461,6 +461,13 @@ def _local(
         latency=latency_profile(catalog, vm.series.latency[path]),
     )
     return DiskOfVolume(profile, size, vm.series.latency[path])
+
+
+def _example(catalog: Catalog, vendor: str, disk: str) -> str | None:
+    """Return a vendor's first VM that brings such a disk along."""
+    begin = f"{vendor}/"
+    own = (vm for name, vm in catalog.vms.items() if name.startswith(begin))
+    return next((vm.name for vm in own if _local_bytes(vm, disk)), None)
 
 
 def _local_bytes(vm: VmEntry, name: str) -> int:
