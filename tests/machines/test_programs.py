@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -76,3 +77,21 @@ def test_an_interrupted_look_at_a_program_hangs_no_later_one(
     with pytest.raises(KeyboardInterrupt):
         look(process)
     assert process.ended(20.0) == 0
+
+
+def test_the_code_of_a_program_that_a_handler_reaps_within_a_wait_is_its_own() -> None:
+    """As where Ctrl-C ends a command, and disklab passes it on to the command that has ended."""
+    process = programs.start(["sleep", "60"])
+
+    def pass_on(_number: int, _frame: object) -> None:
+        os.kill(process.pid, signal.SIGINT)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        process.send_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, pass_on)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert process.wait() == -signal.SIGINT
+        assert programs.start(["true"]).wait(60.0) == 0
+    finally:
+        signal.signal(signal.SIGALRM, before)

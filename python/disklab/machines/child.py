@@ -37,6 +37,11 @@ class Started(subprocess.Popen[bytes]):
         super().__init__(*words, **options)
         self._waitpid_lock = threading.RLock()
 
+    def _handle_exitstatus(self, *status: Any) -> None:
+        # A handler of a signal may look at it within a wait, which then knows no code of its own.
+        if self.returncode is None:
+            super()._handle_exitstatus(*status)  # type: ignore[misc]
+
 
 # Whether a program of this machine has ended: by a descriptor of it, where there are such.
 
