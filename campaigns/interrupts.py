@@ -2,7 +2,9 @@
 
 Run as root. Each command gets SIGINT, as the terminal's group would, half of the times in its first
 3 s. It is to end with 130 and one line, or with its own code where it was done already; nothing may
-be left of it: no mount, no loop device, no process, no file of a host.
+be left of it: no mount, no loop device, no process, no file of a host. `run` passes the signal on,
+and tells the figures of its command whatever ended it. What comes before the first line of the
+program's own script is Python's: it ends by the signal, or in its own words, and is counted apart.
 """
 
 from __future__ import annotations
@@ -29,6 +31,13 @@ END_S = 30.0
 LEFT_S = 10.0
 """What root's part still takes away after its command ended."""
 MARKER = "DISKLAB_CAMPAIGN_OF_INTERRUPTS"
+ENDLESS = ("rehearse", "run", "probe", "observe", "kit try", "predict --year")
+"""Commands that are not done within the longest wait: they were interrupted, if they ended."""
+INTERRUPTED = (130, -signal.SIGINT)
+"""A shell reports both as 130."""
+PYTHONS_OWN = "Fatal Python error: init_import_site"
+FIGURES = "exit code 130"
+"""In the heading of what `run` tells of a command that Ctrl-C has ended."""
 
 
 def commands(folder: Path, silent: str) -> dict[str, list[str]]:
@@ -51,12 +60,26 @@ def commands(folder: Path, silent: str) -> dict[str, list[str]]:
         "serve": ["serve", "--port", "0", str(folder)],
         "knob": ["knob", str(folder / "knob.html")],
         "observe": ["observe", "mariadb", "--address", silent, "--user", "u", "--for", "60s"],
-        "report": ["report", str(EXPERIMENTS.parent / "docs/examples")],
+        "report": ["report", str(report_of(folder))],
         "doctor": ["doctor"],
         "clean": ["clean"],
         "catalog": ["catalog"],
         "kit try": ["kit", "try", "nats", "--seconds", "60"],
     }
+
+
+def report_of(folder: Path) -> Path:
+    """Return the folder of a run that can be reported, made by a small prediction."""
+    out = folder / "reported"
+    words = ["predict", str(EXPERIMENTS / "redis-fsync.yaml"), "--fidelity", "quick"]
+    subprocess.run(
+        [str(DISKLAB), *words, "--out", str(out)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    (run,) = out.iterdir()
+    return run
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,13 @@ class Ended:
     errors: str
     """What it said on standard error after the signal."""
     left: tuple[str, ...]
+    was_running: bool
+    """Whether it ran yet when the signal came."""
+
+    @property
+    def is_pythons(self) -> bool:
+        """Whether Python ended, before any of the program's own lines."""
+        return self.errors.startswith(PYTHONS_OWN)
 
     @property
     def faults(self) -> list[str]:
@@ -76,9 +106,14 @@ class Ended:
         faults = []
         if self.code is None:
             faults.append("did not hear it")
-        if "Traceback" in self.errors:
+        elif self.was_running and not self.is_pythons:
+            may_be_done = self.code == 0 and self.name not in ENDLESS
+            if self.code not in INTERRUPTED and not may_be_done:
+                faults.append(f"code {self.code}")
+        if "Traceback" in self.errors and not self.is_pythons:
             faults.append("a traceback")
-        if self.code == 130 and self.errors.strip().count("\n") > 0:
+        lines = self.errors.strip().count("\n")
+        if self.code == 130 and lines > 0 and not (self.name == "run" and FIGURES in self.errors):
             faults.append("more than a line")
         return [*faults, *(f"left {what}" for what in self.left)]
 
@@ -117,7 +152,8 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
         )
         with suppress(subprocess.TimeoutExpired):
             process.wait(at_s)
-        if process.poll() is None:
+        was_running = process.poll() is None
+        if was_running:
             # What it had told of its progress by then is no answer to the signal.
             before = os.fstat(errors.fileno()).st_size
             os.killpg(process.pid, signal.SIGINT)
@@ -137,7 +173,7 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
         subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
         # A disk that was attached stays: that is what the command is for.
         left = () if name == "disk attach" and code == 0 else left
-    return Ended(name, at_s, code, answer, left)
+    return Ended(name, at_s, code, answer, left, was_running)
 
 
 def main() -> int:
@@ -149,7 +185,7 @@ def main() -> int:
     given = parser.parse_args()
     chance = random.Random(given.seed)
     faults: list[str] = []
-    codes: Counter[tuple[str, int | None]] = Counter()
+    codes: Counter[tuple[str, int | str | None]] = Counter()
     with (
         tempfile.TemporaryDirectory(prefix="disklab-interrupts-") as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -162,7 +198,7 @@ def main() -> int:
             early = number // len(names) % 2 == 0
             at_s = chance.uniform(0.0, FIRST_S) if early else chance.uniform(FIRST_S, LATER_S)
             ended = interrupted(name, own[name], at_s, Path(folder))
-            codes[name, ended.code] += 1
+            codes[name, "Python's start" if ended.is_pythons else ended.code] += 1
             for fault in ended.faults:
                 faults.append(f"{name} at {at_s:.2f} s: {fault}")
                 print(faults[-1], ended.errors[-1500:], sep="\n", flush=True)

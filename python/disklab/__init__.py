@@ -10,7 +10,7 @@ disklab.published("how many client threads")
 
 from __future__ import annotations
 
-# Nothing is imported here: the command line hears no Ctrl-C before this.
+# Nothing is imported here: no command is to wait for it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path

@@ -52,7 +52,7 @@ def end_as_ctrl_c() -> None:
 
 def remember_ctrl_c() -> None:
     """Remember a Ctrl-C from now on, before it ends what runs: see `was_interrupted`."""
-    if _is_first_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if _is_first_thread() and signal.SIGINT in heeded():
         signal.signal(signal.SIGINT, _raise)
 
 
