@@ -79,7 +79,7 @@ def test_an_interrupted_look_at_a_program_hangs_no_later_one(
     assert process.ended(20.0) == 0
 
 
-def test_the_code_of_a_program_that_a_handler_reaps_within_a_wait_is_its_own() -> None:
+def test_a_handler_that_signals_an_ended_program_takes_no_code_from_a_wait_for_it() -> None:
     """As where Ctrl-C ends a command, and disklab passes it on to the command that has ended."""
     process = programs.start(["sleep", "60"])
 

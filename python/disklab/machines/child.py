@@ -37,10 +37,11 @@ class Started(subprocess.Popen[bytes]):
         super().__init__(*words, **options)
         self._waitpid_lock = threading.RLock()
 
-    def _handle_exitstatus(self, *status: Any) -> None:
-        # A handler of a signal may look at it within a wait, which then knows no code of its own.
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal. Popen looks at it first: in a handler, within a wait, for its code."""
         if self.returncode is None:
-            super()._handle_exitstatus(*status)  # type: ignore[misc]
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
 
 
 # Whether a program of this machine has ended: by a descriptor of it, where there are such.
