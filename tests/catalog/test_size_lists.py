@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
-from disklab.catalog.size_lists import read_sizes
+from disklab.catalog.size_lists import read_sizes, read_volumes
 from disklab.errors import UserError
 
 from tests.in_process import disklab
@@ -105,6 +105,40 @@ def test_anything_else_is_refused(tmp_path: Path, content: object, message: str)
     with pytest.raises(UserError) as caught:
         read_sizes(written(tmp_path, content), CATALOG)
     assert message in str(caught.value)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [sku("Standard_D8s_v9", vCPUs="\u00b2")],
+        [sku("Standard_D8s_v9", vCPUs="-4")],
+        [sku("Standard_D8s_v9", MemoryGB="nan")],
+        [sku("Standard_D8s_v9", UncachedDiskIOPS="many")],
+        [sku("Standard_D8s_v9", UncachedDiskBytesPerSecond=DIGITS)],
+        [{**sku("Standard_D8s_v9"), "name": 5}],
+        [{"name": "Standard_D8s_v9", "capabilities": "none"}],
+        {"InstanceTypes": [{"InstanceType": ["m9i.xlarge"]}]},
+        {"InstanceTypes": [{"InstanceType": "m9i.xlarge", "VCpuInfo": {"DefaultVCpus": "two"}}]},
+        {"InstanceTypes": [{"InstanceType": "m9i.xlarge", "MemoryInfo": {"SizeInMiB": None}}]},
+    ],
+)
+def test_an_entry_of_another_form_is_refused_in_words(tmp_path: Path, content: object) -> None:
+    with pytest.raises(UserError, match=r"has an entry whose .*save it again"):
+        read_sizes(written(tmp_path, content), CATALOG)
+
+
+@pytest.mark.parametrize(
+    "volume", [{"Size": "x"}, {"Iops": -1}, {"Tags": [{"Key": 7}]}, {"VolumeId": {}}]
+)
+def test_a_volume_of_another_form_is_refused_in_words(
+    tmp_path: Path, volume: dict[str, object]
+) -> None:
+    content = {"Volumes": [{"VolumeId": "vol-1", "VolumeType": "gp3", "Size": 500, **volume}]}
+    with pytest.raises(UserError, match=r"has an entry whose .*save it again"):
+        read_volumes(written(tmp_path, content), CATALOG)
 
 
 def test_what_is_older_than_a_year_is_stale() -> None:

@@ -8,12 +8,13 @@ sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from disklab import reading
@@ -63,26 +64,88 @@ def read_volumes(path: Path, catalog: Catalog) -> list[ListedVolume]:
         way_out = "save `aws ec2 describe-volumes --output json`"
         raise UserError(Problem("FILE", str(path), rule, way_out))
     _whole(path, content)
-    return [_volume(entry, catalog) for entry in _dicts(volumes)]
+    return [_volume(_read(_Volume, entry, path), catalog) for entry in _dicts(volumes)]
 
 
-def _volume(entry: dict[str, Any], catalog: Catalog) -> ListedVolume:
-    kind = str(entry.get("VolumeType", ""))
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Amount = Annotated[float, Field(ge=0, lt=1 << 53)]
+
+
+class _Entry(BaseModel):
+    """What is needed of an entry of a list; whatever else it says is passed over."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class _Volume(_Entry):
+    name: str = Field("", alias="VolumeId")
+    kind: str = Field("", alias="VolumeType")
+    gib: Count = Field(0, alias="Size")
+    iops: Count | None = Field(None, alias="Iops")
+    mib_per_s: Count | None = Field(None, alias="Throughput")
+    tags: list[dict[str, str]] | None = Field(None, alias="Tags")
+    attachments: list[dict[str, Any]] | None = Field(None, alias="Attachments")
+
+
+def _ebs(name: str) -> Any:
+    return Field(0, validation_alias=AliasPath("EbsInfo", "EbsOptimizedInfo", name))
+
+
+class _AwsSize(_Entry):
+    name: str = Field("", alias="InstanceType")
+    processors: Count = Field(1, validation_alias=AliasPath("VCpuInfo", "DefaultVCpus"))
+    memory_mib: Count = Field(0, validation_alias=AliasPath("MemoryInfo", "SizeInMiB"))
+    iops: Count = _ebs("BaselineIops")
+    mb_per_s: Amount = _ebs("BaselineThroughputInMBps")
+    top_iops: Count = _ebs("MaximumIops")
+    top_mb_per_s: Amount = _ebs("MaximumThroughputInMBps")
+
+
+class _AzureSize(_Entry):
+    name: str = ""
+    kind: str = Field("virtualMachines", alias="resourceType")
+    family: str | None = None
+    capabilities: list[dict[str, str]] | None = None
+
+
+class _Capabilities(_Entry):
+    processors: Count = Field(alias="vCPUs")
+    memory_gib: Amount = Field(0, alias="MemoryGB")
+    disks: Count | None = Field(None, alias="MaxDataDiskCount")
+    iops: Count = Field(0, alias="UncachedDiskIOPS")
+    bytes_per_s: Count = Field(0, alias="UncachedDiskBytesPerSecond")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _read(model: type[Model], entry: Mapping[Any, Any], path: Path) -> Model:
+    """Return what an entry says. Raises UserError for one of another form."""
+    try:
+        return model.model_validate(entry)
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        where = ".".join(map(str, first["loc"]))
+        rule = f"has an entry whose {where} is {reading.shown(first['input'])}: {first['msg']}"
+        problem = Problem("FILE", str(path), rule, "save it again as the vendor's tool writes it")
+        raise UserError(problem) from None
+
+
+def _volume(entry: _Volume, catalog: Catalog) -> ListedVolume:
+    kind = entry.kind
     disk = catalog.disks.get(f"aws/{kind}")
-    tags = {tag.get("Key"): tag.get("Value") for tag in _dicts(entry.get("Tags") or [])}
-    attached = [str(one.get("InstanceId", "")) for one in _dicts(entry.get("Attachments") or [])]
-    arguments = [f"{entry.get('Size', 0)}GiB"]
+    arguments = [f"{entry.gib}GiB"]
     if disk is not None:
         # AWS states what gp2 and st1 come with as well, which nobody chooses.
-        if disk.facts.iops is not None and disk.facts.iops.choosable and entry.get("Iops"):
-            arguments.append(f"{entry['Iops']} IOPS")
+        if disk.facts.iops is not None and disk.facts.iops.choosable and entry.iops:
+            arguments.append(f"{entry.iops} IOPS")
         rate = disk.facts.mb_per_s
-        if rate is not None and rate.choosable and entry.get("Throughput"):
-            arguments.append(f"{entry['Throughput']} MiB/s")
+        if rate is not None and rate.choosable and entry.mib_per_s:
+            arguments.append(f"{entry.mib_per_s} MiB/s")
     return ListedVolume(
-        volume=str(entry.get("VolumeId", "")),
-        name=str(tags.get("Name") or ""),
-        instance=", ".join(attached),
+        volume=entry.name,
+        name={tag.get("Key"): tag.get("Value", "") for tag in entry.tags or ()}.get("Name", ""),
+        instance=", ".join(str(one.get("InstanceId", "")) for one in entry.attachments or ()),
         disks=f"aws/{kind}({', '.join(arguments)})" if disk is not None else kind,
         known=disk is not None,
     )
@@ -112,9 +175,9 @@ def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
     entries = content.get("value") if isinstance(content, dict) else content
     if isinstance(content, dict) and isinstance(content.get("InstanceTypes"), list):
         _whole(path, content)
-        vendor, found = "aws", _of_aws(content["InstanceTypes"])
+        vendor, found = "aws", _of_aws(content["InstanceTypes"], path)
     elif isinstance(entries, list) and any("capabilities" in entry for entry in _dicts(entries)):
-        vendor, found = "azure", _of_azure(entries)
+        vendor, found = "azure", _of_azure(entries, path)
     else:
         rule = "is neither Azure's Resource SKUs nor AWS's describe-instance-types"
         way_out = "save `az vm list-skus --output json` or `aws ec2 describe-instance-types`"
@@ -153,39 +216,37 @@ def _dicts(entries: list[Any]) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _of_aws(entries: list[Any]) -> Iterator[tuple[str, str, Size]]:
+def _of_aws(entries: list[Any], path: Path) -> Iterator[tuple[str, str, Size]]:
     for entry in _dicts(entries):
-        name = str(entry.get("InstanceType", ""))
-        ebs = entry.get("EbsInfo", {}).get("EbsOptimizedInfo", {})
-        size: Size = {"vcpu": int(entry.get("VCpuInfo", {}).get("DefaultVCpus", 1))}
-        size["mem_gib"] = entry.get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
-        base = _limit(ebs.get("BaselineIops"), ebs.get("BaselineThroughputInMBps"))
-        top = _limit(ebs.get("MaximumIops"), ebs.get("MaximumThroughputInMBps"))
+        listed = _read(_AwsSize, entry, path)
+        size: Size = {"vcpu": listed.processors, "mem_gib": listed.memory_mib / 1024}
+        base = _limit(listed.iops, listed.mb_per_s)
+        top = _limit(listed.top_iops, listed.top_mb_per_s)
         if base:
             size["uncached"] = base
         if top and top != base:
             size["uncached_burst"] = top
-        yield name.partition(".")[0], name, size
+        yield listed.name.partition(".")[0], listed.name, size
 
 
-def _limit(iops: Any, mb_per_s: Any) -> dict[str, int]:
+def _limit(iops: int, mb_per_s: float) -> dict[str, int]:
     told = {"iops": iops, "mb_per_s": mb_per_s}
     return {key: int(value) for key, value in told.items() if value}
 
 
-def _of_azure(entries: list[Any]) -> Iterator[tuple[str, str, Size]]:
+def _of_azure(entries: list[Any], path: Path) -> Iterator[tuple[str, str, Size]]:
     for entry in _dicts(entries):
-        if entry.get("resourceType", "virtualMachines") != "virtualMachines":
+        listed = _read(_AzureSize, entry, path)
+        if listed.kind != "virtualMachines":
             continue
-        told = {one["name"]: one["value"] for one in entry.get("capabilities", [])}
+        told = {one.get("name"): one.get("value") for one in listed.capabilities or ()}
         if told.get("PremiumIO") != "True" or "vCPUs" not in told:
             continue
-        size: Size = {"vcpu": int(told["vCPUs"]), "mem_gib": float(told.get("MemoryGB", 0))}
-        if "MaxDataDiskCount" in told:
-            size["max_data_disks"] = int(told["MaxDataDiskCount"])
-        bytes_per_s = int(told.get("UncachedDiskBytesPerSecond", 0))
-        limit = _limit(told.get("UncachedDiskIOPS"), bytes_per_s // BYTES_IN_MB)
-        if limit:
+        able = _read(_Capabilities, told, path)
+        size: Size = {"vcpu": able.processors, "mem_gib": able.memory_gib}
+        if able.disks is not None:
+            size["max_data_disks"] = able.disks
+        if limit := _limit(able.iops, able.bytes_per_s // BYTES_IN_MB):
             size["uncached"] = limit
-        family = str(entry.get("family", "")).removeprefix("standard").removesuffix("Family")
-        yield family or "others", str(entry.get("name", "")), size
+        family = (listed.family or "").removeprefix("standard").removesuffix("Family")
+        yield family or "others", listed.name, size
