@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from disklab.errors import MachineError
 from disklab.machines.local import LocalMachine
 from disklab.measurement import settings
 from disklab.measurement.journal import Journal, undo_all
@@ -50,3 +51,15 @@ def test_it_is_changed_from_trial_to_trial_and_put_back(
             assert file.read_text() == before
         finally:
             run("umount", str(mounted))
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u00b2", "99999999999999999999", "", "-1"])
+def test_a_device_without_a_number_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text(f"#!/bin/sh\necho {number}\n")
+    stat.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(MachineError, match=r"^here: /: "):
+        settings.queue_of(LocalMachine("here"), "/")

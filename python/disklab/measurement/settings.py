@@ -14,6 +14,7 @@ from disklab.events import Emit, PhaseStarted
 from disklab.machines.protocol import Command, Machine
 from disklab.measurement.hosts_file import Host, Hosts, Volume
 from disklab.measurement.journal import Journal, setting
+from disklab.reading import digits
 from disklab.spec import ClusterTrial, Experiment, Refusal, Trial, TrialSpec
 from disklab.spec.feasible import resolve_volumes
 
@@ -323,9 +324,9 @@ def ask_read_ahead(
 def queue_of(machine: Machine, directory: str) -> PurePosixPath:
     """Return the folder of /sys with the settings of the disk below a directory."""
     ended = machine.run(Command(["stat", "-L", "-c", "%d", "--", directory]))
-    if ended.code != 0 or not ended.stdout.strip().isdigit():
+    number = digits(ended.stdout.decode(errors="replace").strip())
+    if ended.code != 0 or number is None:
         raise MachineError(f"{machine.name}: {directory}: {ended.said}")
-    number = int(ended.stdout)
     device = PurePosixPath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     # A partition has no queue of its own; below it lies that of its disk, which Linux resolves.
     for queue in (device / "queue", device / "partition"):
