@@ -147,6 +147,20 @@ def test_a_caller_mounts_at_his_own_folder_and_below_mnt(
     assert not os.path.ismount(point)
 
 
+@pytest.mark.parametrize("name", ["", "new", "there"])
+def test_a_caller_mounts_in_no_folder_of_another_user_below_mnt(
+    lab: Lab, below_mnt: Path, name: str
+) -> None:
+    theirs = below_mnt / "theirs"
+    theirs.mkdir()
+    if name == "there":
+        (theirs / name).mkdir()
+    os.chown(theirs, CALLER - 1, CALLER - 1)
+    error = " ".join(attach_at(lab, theirs / name, code=2).split())
+    assert "a folder of your own" in error
+    assert not os.path.ismount(theirs / name)
+
+
 def test_a_folder_of_roots_within_ones_own_leads_no_further(lab: Lab, mine: Path) -> None:
     (mine / "bound" / "etc").mkdir(parents=True)
     attach_at(lab, mine / "bound" / "etc" / "new", code=2)

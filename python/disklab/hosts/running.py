@@ -46,7 +46,7 @@ from disklab.waiting import Wait
 
 EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
 FOR_MOUNTS = (Path("/mnt"), Path("/media"))
-"""Where whoever may call root's part mounts, whoever owns the folders there."""
+"""Where whoever may call root's part mounts, in folders of root's."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -126,7 +126,8 @@ def refuse_others_folder(point: Path, caller: int, place: str) -> None:
 
 
 def _refuse_others(path: Path, owners: Collection[int], caller: int, place: str) -> None:
-    if caller in owners or {top.resolve() for top in FOR_MOUNTS} & set(path.parents):
+    below = {top.resolve() for top in FOR_MOUNTS} & set(path.parents)
+    if caller in owners or (below and not {*owners} - {0}):
         return
     rule = (
         "under sudo a disk is mounted at an empty folder of your own, in a folder of your own, "
