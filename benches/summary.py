@@ -82,13 +82,19 @@ def show(rows: Sequence[Row], console: Console) -> None:
             table.add_row(
                 row.case,
                 row.contender + mark,
-                f"{row.median:,.4g} {row.unit}",
-                f"{row.low:,.4g} .. {row.high:,.4g}",
-                "-" if row.asked is None else f"{row.asked:,.4g}",
+                f"{figure_of(row.median)} {row.unit}",
+                f"{figure_of(row.low)} .. {figure_of(row.high)}",
+                "-" if row.asked is None else figure_of(row.asked),
                 "-" if row.error_ratio is None else f"{row.error_ratio:+.2%}",
                 str(row.runs),
             )
         console.print(table)
+
+
+def figure_of(value: float) -> str:
+    """Return four digits of a figure, without an exponent."""
+    text = f"{value:,.4g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def store(rows: Sequence[Row], file: Path) -> None:
@@ -118,10 +124,12 @@ def markdown(file: Path) -> str:
         for row in own:
             asked, error = "-", "-"
             if row["asked"] is not None:
-                asked, error = f"{row['asked']:,.4g}", f"{row['median'] / row['asked'] - 1:+.2%}"
+                asked = figure_of(row["asked"])
+                error = f"{row['median'] / row['asked'] - 1:+.2%}"
             lines.append(
-                f"| {row['case']} | {row['contender']} | {row['median']:,.4g} {row['unit']} "
-                f"| {row['low']:,.4g} .. {row['high']:,.4g} | {asked} | {error} | {row['runs']} |"
+                f"| {row['case']} | {row['contender']} | {figure_of(row['median'])} {row['unit']} "
+                f"| {figure_of(row['low'])} .. {figure_of(row['high'])} "
+                f"| {asked} | {error} | {row['runs']} |"
             )
         lines.append("")
     return "\n".join(lines)

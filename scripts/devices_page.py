@@ -33,6 +33,7 @@ from disklab.spec import feasible
 
 from scripts import abroad_page
 from scripts.abroad_page import RATE
+from scripts.fio_page import figure_of
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "python/disklab/reference/devices-abroad.yaml"
@@ -332,10 +333,12 @@ def rows(study: Mapping[str, Any], own: Sequence[Cell], apart: Sequence[Cell]) -
         if cell.study == study["id"]:
             name = f"**{cell.name}**" if cell.off > FAR else cell.name
             deviation = cell.predicted / cell.published - 1
-            figures = f"{cell.published:.4g} | {cell.predicted:.4g} | {deviation:+.0%}"
+            figures = (
+                f"{figure_of(cell.published)} | {figure_of(cell.predicted)} | {deviation:+.0%}"
+            )
             yield (
                 f"| {order[cell.name]} | {name} | {cell.figure} | {figures} | "
-                f"{other.predicted:.4g} | {cell.bound} | {reason_of(study, cell)} |"
+                f"{figure_of(other.predicted)} | {cell.bound} | {reason_of(study, cell)} |"
             )
 
 

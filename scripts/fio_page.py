@@ -100,6 +100,12 @@ def experiment_text(study: dict[str, Any]) -> str:
     return yaml.safe_dump(tree, sort_keys=False)
 
 
+def figure_of(value: float) -> str:
+    """Return four digits of a figure, without an exponent."""
+    text = f"{value:.4g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
+
+
 def page(cells: list[Compared]) -> str:
     """Return the page."""
     rates = [cell for cell in cells if cell.figure != "avg_ms"]
@@ -128,7 +134,9 @@ def page(cells: list[Compared]) -> str:
     ]
     for cell in cells:
         name = cell.name if cell.within else f"**{cell.name}**"
-        figures = f"{cell.published:.4g} | {cell.predicted:.4g} | {cell.deviation:+.0%}"
+        figures = (
+            f"{figure_of(cell.published)} | {figure_of(cell.predicted)} | {cell.deviation:+.0%}"
+        )
         lines.append(f"| {name} | {cell.figure} | {figures} | {cell.bound} |")
     return "\n".join(lines) + "\n"
 

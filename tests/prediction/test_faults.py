@@ -11,7 +11,7 @@ from disklab import spec
 from disklab.databases.cassandra.simulated_faults import lever_of
 from disklab.prediction.run import Options, predict
 from disklab.results import Recovery, TrialResult
-from disklab.results.timetable import in_words
+from disklab.results.timetable import in_time, in_words
 
 TEXT = """\
 title: lost
@@ -271,3 +271,17 @@ def test_a_stream_is_seen_however_short_the_load(tmp_path: Path) -> None:
     assert result.recovery is not None
     assert result.recovery.extrapolated
     assert result.recovery.whole_s == pytest.approx(whole.whole_s, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (599.4, "599 s"),
+        (600, "10 min"),
+        (5400, "1.5 h"),
+        (250_000, "69.4 h"),
+        (2.295e8, "2,656 days"),
+    ],
+)
+def test_a_time_is_told_in_the_unit_that_people_count_it_in(seconds: float, words: str) -> None:
+    assert in_time(seconds) == words

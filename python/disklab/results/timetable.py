@@ -138,13 +138,16 @@ def _back_s(
 
 LONG_S = 600
 HOURS_S = 5400
-"""From these on times are told in minutes, and in hours."""
+DAYS_S = 3 * 86_400
+"""From these on times are told in minutes, in hours, and in days."""
 
 
 def in_time(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
+    """Return a time in seconds, minutes, hours or days."""
     if math.isinf(seconds):
         return "never: there is no other copy"
+    if seconds >= DAYS_S:
+        return f"{seconds / 86_400:,.0f} days"
     if seconds >= HOURS_S:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= LONG_S else f"{seconds:.0f} s"
