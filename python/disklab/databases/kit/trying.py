@@ -80,7 +80,7 @@ def _cluster(kit: Kit, nodes: int, say: Progress) -> Iterator[KitCluster]:
         cluster = provision(request, places, say)
         try:
             yield cluster
-        except BaseException:
+        except Exception:
             for log in sorted(Path(name).glob("*/log/*.log")):
                 for line in log.read_text(errors="replace").splitlines()[-20:]:
                     say(f"{log.stem}: {line[:400]}")
