@@ -35,7 +35,7 @@ ENDLESS = ("rehearse", "run", "probe", "observe", "kit try", "predict --year")
 """Commands that are not done within the longest wait: they were interrupted, if they ended."""
 INTERRUPTED = (130, -signal.SIGINT)
 """A shell reports both as 130."""
-PYTHONS_OWN = "Fatal Python error: init_import_site"
+PYTHONS_OWN = "Fatal Python error: init"
 FIGURES = "exit code 130"
 """In the heading of what `run` tells of a command that Ctrl-C has ended."""
 
@@ -71,7 +71,7 @@ def commands(folder: Path, silent: str) -> dict[str, list[str]]:
 def report_of(folder: Path) -> Path:
     """Return the folder of a run that can be reported, made by a small prediction."""
     out = folder / "reported"
-    words = ["predict", str(EXPERIMENTS / "redis-fsync.yaml"), "--fidelity", "quick"]
+    words = ["predict", str(EXPERIMENTS / "azure-queue-depths.yaml"), "--fidelity", "quick"]
     subprocess.run(
         [str(DISKLAB), *words, "--out", str(out)],
         check=True,
@@ -92,8 +92,6 @@ class Ended:
     errors: str
     """What it said on standard error after the signal."""
     left: tuple[str, ...]
-    was_running: bool
-    """Whether it ran yet when the signal came."""
 
     @property
     def is_pythons(self) -> bool:
@@ -106,10 +104,9 @@ class Ended:
         faults = []
         if self.code is None:
             faults.append("did not hear it")
-        elif self.was_running and not self.is_pythons:
-            may_be_done = self.code == 0 and self.name not in ENDLESS
-            if self.code not in INTERRUPTED and not may_be_done:
-                faults.append(f"code {self.code}")
+        elif self.code not in INTERRUPTED and not self.is_pythons:
+            # One that was done already ends with 0.
+            faults += [f"code {self.code}"] if self.code or self.name in ENDLESS else []
         if "Traceback" in self.errors and not self.is_pythons:
             faults.append("a traceback")
         lines = self.errors.strip().count("\n")
@@ -152,8 +149,7 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
         )
         with suppress(subprocess.TimeoutExpired):
             process.wait(at_s)
-        was_running = process.poll() is None
-        if was_running:
+        if process.poll() is None:
             # What it had told of its progress by then is no answer to the signal.
             before = os.fstat(errors.fileno()).st_size
             os.killpg(process.pid, signal.SIGINT)
@@ -173,7 +169,7 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
         subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
         # A disk that was attached stays: that is what the command is for.
         left = () if name == "disk attach" and code == 0 else left
-    return Ended(name, at_s, code, answer, left, was_running)
+    return Ended(name, at_s, code, answer, left)
 
 
 def main() -> int:

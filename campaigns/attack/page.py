@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from campaigns.attack.campaign import Tally
 from campaigns.attack.findings import FINDINGS
@@ -36,16 +37,18 @@ ROW = re.compile(r"^<!-- tries (\{.*\}) -->$", re.MULTILINE)
 
 
 def renewed(path: Path, tallies: Sequence[Tally], seed: int, at: str) -> None:
-    """Write the page with new rows for these kinds; those of other kinds stay."""
+    """Write the page with new rows for these kinds; those of other kinds stay.
+
+    Tries of the same day by the next seed are counted together: a campaign in pieces.
+    """
     rows = _rows(path)
     for tally in tallies:
-        rows[tally.kind.name] = {
-            "tried": tally.tried,
-            "refused": tally.refused,
-            "failures": len(tally.failures),
-            "seed": seed,
-            "at": at,
-        }
+        counts = {"tried": tally.tried, "refused": tally.refused, "failures": len(tally.failures)}
+        first, row = seed, rows.get(tally.kind.name)
+        if row is not None and row["at"] == at and row.get("last", row["seed"]) == seed - 1:
+            first = row["seed"]
+            counts = {name: count + row[name] for name, count in counts.items()}
+        rows[tally.kind.name] = {**counts, "seed": first, "last": seed, "at": at}
     lines = [
         "| kind | tries | refused in words | let in | seed | date |",
         "|---|---|---|---|---|---|",
@@ -53,9 +56,11 @@ def renewed(path: Path, tallies: Sequence[Tally], seed: int, at: str) -> None:
     shown = [kind for kind in KINDS if kind.name in rows]
     for kind in shown:
         row = rows[kind.name]
+        seeds = [row["seed"], row.get("last", row["seed"])]
+        shown_seeds = " to ".join(map(str, dict.fromkeys(seeds)))
         lines.append(
             f"| {kind.name} | {row['tried']:,} | {row['refused']:,} | {row['failures']} "
-            f"| {row['seed']} | {row['at']} |"
+            f"| {shown_seeds} | {row['at']} |"
         )
     parts = [HEAD + "\n".join(lines), *(f"**{kind.name}**: {kind.what}." for kind in shown)]
     parts.append(FOUND + "\n".join(_findings()))
@@ -69,7 +74,7 @@ def _findings() -> Iterator[str]:
         yield f"| {finding.name} | {finding.what} | {', '.join(files)} |"
 
 
-def _rows(path: Path) -> dict[str, dict[str, object]]:
+def _rows(path: Path) -> dict[str, dict[str, Any]]:
     found = ROW.search(path.read_text(encoding="utf-8")) if path.exists() else None
-    rows: dict[str, dict[str, object]] = {} if found is None else json.loads(found[1])
+    rows: dict[str, dict[str, Any]] = {} if found is None else json.loads(found[1])
     return rows
