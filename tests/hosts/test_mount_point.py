@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from disklab.errors import DisklabError, MachineError
 from disklab.hosts import attach as attaching
 from disklab.hosts import filesystem, running
 from disklab.hosts.attach import AttachRequest
-from disklab.hosts.ownership import mounts
+from disklab.hosts.ownership import Mount, mounts
 from disklab.hosts.places import Places
 from disklab.hosts.running import Target, held
 
@@ -161,3 +162,32 @@ def test_a_path_with_a_link_is_not_held(tmp_path: Path) -> None:
             pass
     with held(tmp_path / "real/point") as point:
         assert not point.exists
+
+
+def _mounted_at(point: Path) -> Mount:
+    point.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "disklab-test", point], check=True)
+    return next(mount for mount in mounts() if mount.point == point)
+
+
+@pytest.mark.machine
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts are root's")
+@pytest.mark.parametrize("what", ["a link", "a folder of the mount"])
+def test_what_stands_where_a_mount_was_is_not_unmounted(yard: Path, what: str) -> None:
+    ours, victim = _mounted_at(yard / "his/a/p"), _mounted_at(yard / "etc/p")
+    try:
+        (yard / "his/a").rename(yard / "his/b")
+        (yard / "his/b/p/p").symlink_to(yard / "etc/p")
+        (yard / "his/a").symlink_to(yard / ("etc" if what == "a link" else "his/b/p"))
+        with pytest.raises(MachineError, match="moved or unmounted"):
+            filesystem.unmount(ours)
+        assert not filesystem.force_unmount(ours, "-l")
+        assert {ours.number, victim.number} <= {mount.number for mount in mounts()}
+        (yard / "his/a").unlink()
+        (yard / "his/b").rename(yard / "his/a")
+        filesystem.unmount(ours)
+        assert filesystem.force_unmount(victim)
+        assert mounted_below(yard) == []
+    finally:
+        for point in mounted_below(yard):
+            subprocess.run(["umount", "-l", point], check=True)

@@ -459,8 +459,8 @@ class _Step:
         with suppress(DisklabError, OSError):
             if made is not None:
                 device = prove(Path(made.device), self.host, name)
-                if mount_of(device, record.mount_point) is not None:
-                    unmount(Path(str(record.mount_point)))
+                if (mount := mount_of(device, record.mount_point)) is not None:
+                    unmount(mount)
                 with Control(self.host.socket) as control:
                     control.detach(name, delete_data=delete_data)
             latest = self.host.volume_record(name) or record

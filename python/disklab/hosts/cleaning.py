@@ -23,7 +23,7 @@ from disklab.engine.process import EngineProcess, unseen
 from disklab.errors import DisklabError
 from disklab.hosts import left_networks
 from disklab.hosts.control_group import end_marked, marked_processes
-from disklab.hosts.filesystem import force_unmount, unmount
+from disklab.hosts.filesystem import abort, force_unmount, mount_of, unmount
 from disklab.hosts.left_databases import (
     Left,
     Outcome,
@@ -305,7 +305,7 @@ def _detach_half_made(host: HostPlace, name: str, errors: list[DisklabError]) ->
             for volume in control.volumes():
                 if volume.name == name:
                     for mount in prove(Path(volume.device), host, name).mounts():
-                        unmount(mount.point)
+                        unmount(mount)
                     control.detach(name)
     except DisklabError as error:
         errors.append(error)
@@ -377,7 +377,7 @@ def _answers(host: HostPlace) -> bool:
 
 def _kill(host: HostPlace, process: EngineProcess) -> Outcome:
     ended = process.end()
-    _abort(host)
+    abort(host)
     return ended, ""
 
 
@@ -394,12 +394,6 @@ def _shut_down(host: HostPlace, process: EngineProcess, *, keep: bool) -> Outcom
     return ended, note
 
 
-def _abort(host: HostPlace) -> None:
-    """Fail every I/O that waits for a dead host: MNT_FORCE aborts the connection, busy or not."""
-    if any(is_our_fuse_mount(mount, host) for mount in mounts()):
-        force_unmount(host.mount, "-f")
-
-
 def _now(device: OurDevice, places: Places) -> OurDevice | None:
     """Return a device as it is now: a ublk device has lost its disk with the process."""
     return next((one for one in our_devices(places) if one.path == device.path), None)
@@ -410,19 +404,15 @@ def _unmount(
 ) -> Outcome:
     """Unmount a device of ours."""
     device = _now(planned, places)
-    if device is None or all(mount.point != point for mount in device.mounts()):
+    mount = None if device is None else mount_of(device, str(point))
+    if mount is None:
         return True, ""
     if not orderly:
-        _abort(host)
-    gone = False
-    if orderly:
-        with suppress(DisklabError):
-            unmount(point)
-            gone = True
-    if gone or _until(f"nobody uses {point}", partial(force_unmount, point), BUSY_SECONDS):
+        abort(host)
+    if _until(f"nobody uses {point}", partial(force_unmount, mount), BUSY_SECONDS):
         return True, ""
     # Somebody still has files open; they get errors, and the mount goes with the last one.
-    return force_unmount(point, "-l"), "was in use: unmounted lazily"
+    return force_unmount(mount, "-l"), "was in use: unmounted lazily"
 
 
 def _detach(planned: OurDevice, host: HostPlace, places: Places) -> Outcome:
@@ -431,7 +421,7 @@ def _detach(planned: OurDevice, host: HostPlace, places: Places) -> Outcome:
         return True, ""
     if device.is_ublk:
         return _remove_ublk(device, host, places)
-    _abort(host)
+    abort(host)
     try:
         prove(device.path, host, device.volume)
         handle = os.open(device.path, os.O_RDWR | os.O_CLOEXEC)
@@ -498,10 +488,8 @@ def _still_there(device: OurDevice, host: HostPlace) -> bool:
 
 
 def _unmount_fuse(host: HostPlace) -> Outcome:
-    # A killed start may leave several mounts on top of each other: no more than hosts were started.
-    for mount in mounts():
-        if is_our_fuse_mount(mount, host) and not force_unmount(host.mount, "-f"):
-            force_unmount(host.mount, "-l")
+    abort(host)
+    abort(host, "-l")
     gone = not any(is_our_fuse_mount(mount, host) for mount in mounts())
     return gone, "" if gone else "still mounted"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from disklab.catalog.quantity import format_bytes
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.hosts.control_group import MARK
-from disklab.hosts.ownership import Mount, OurDevice, mounts
+from disklab.hosts.ownership import Mount, OurDevice, is_our_fuse_mount, mounts
+from disklab.hosts.places import HostPlace
 from disklab.hosts.requirements import find_program, how_to_get
 from disklab.machines import programs
 from disklab.machines.protocol import Finished
@@ -68,24 +70,67 @@ def mount_device(device: OurDevice, folder: int, kind: str) -> None:
     _run([*words, f"/proc/self/fd/{folder}"], MOUNT_SECONDS, handles=(folder,))
 
 
-def unmount(point: Path) -> None:
+def unmount(mount: Mount) -> None:
     """Unmount in the orderly way. Raises UserError while somebody uses the mount."""
-    try:
-        _run(["umount", str(point)], UNMOUNT_SECONDS)
-    except MachineError as error:
-        users = list(users_of(point))
-        if not users:
-            raise
-        rule = f"it is in use by {', '.join(users)}"
-        way_out = "end what uses it, then try again"
-        raise UserError(Problem("mount point", str(point), rule, way_out)) from error
+    with _leading_to(mount) as (path, folder):
+        try:
+            _run(["umount", "--no-canonicalize", path], UNMOUNT_SECONDS, handles=(folder,))
+        except MachineError as error:
+            users = list(users_of(Path(path)))
+            if not users:
+                raise
+            rule = f"it is in use by {', '.join(users)}"
+            way_out = "end what uses it, then try again"
+            raise UserError(Problem("mount point", str(mount.point), rule, way_out)) from error
 
 
-def force_unmount(point: Path, *flags: str) -> bool:
+def force_unmount(mount: Mount, *flags: str) -> bool:
     """Unmount a mount whose disk is dead; returns whether it is gone."""
     program = find_program("umount") or "umount"
-    programs.run([program, *flags, str(point)], UNMOUNT_SECONDS)
-    return all(mount.point != point for mount in mounts())
+    with suppress(MachineError, TimeoutError), _leading_to(mount) as (path, folder):
+        words = [program, "--no-canonicalize", *flags, path]
+        programs.run(words, UNMOUNT_SECONDS, handles=(folder,))
+    return all(other.number != mount.number for other in mounts())
+
+
+def abort(host: HostPlace, how: str = "-f") -> None:
+    """Fail every I/O that waits for a dead host: MNT_FORCE aborts the connection, busy or not.
+
+    A killed start may leave several mounts on top of each other. `how`: -l, they go with who uses
+    them.
+    """
+    for mount in reversed(mounts()):
+        if is_our_fuse_mount(mount, host):
+            force_unmount(mount, how)
+
+
+@contextmanager
+def _leading_to(mount: Mount) -> Iterator[tuple[str, int]]:
+    """Yield a path that leads to this mount and no other, and the open folder that it begins with.
+
+    A path alone would be followed anew: who may rename a folder above could have put a link there,
+    to a mount of somebody else's. Raises MachineError when the mount is no longer there.
+    """
+    folder = number = None
+    try:
+        with suppress(OSError):
+            folder = os.open(mount.point.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            # Not opened to be read: its disk may be dead.
+            point = os.open(mount.point.name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+            number = _mount_of(point)
+            os.close(point)
+        if folder is None or number != mount.number or _mount_of(folder) == number:
+            raise MachineError(f"{mount.point}: it has been moved or unmounted in the meantime")
+        yield f"/proc/self/fd/{folder}/{mount.point.name}", folder
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+def _mount_of(descriptor: int) -> int:
+    """Return the number of the mount that an open file is on."""
+    told = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("mnt_id"))
 
 
 def resolved_mount_point(point: Path, place: str) -> Path:

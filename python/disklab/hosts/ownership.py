@@ -43,6 +43,8 @@ class Mount:
 
     device: str
     """`major:minor`."""
+    number: int
+    """The kernel's own, which no other mount has while this one is there."""
     point: Path
     kind: str
     source: str
@@ -91,7 +93,7 @@ def mounts(process: Path = Path("/proc/self")) -> list[Mount]:
         front, _, back = line.partition(" - ")
         fields, tail = front.split(" "), back.split(" ")
         root, point = Path(_unescape(fields[3])), Path(_unescape(fields[4]))
-        found.append(Mount(fields[2], point, tail[0], _unescape(tail[1]), root))
+        found.append(Mount(fields[2], int(fields[0]), point, tail[0], _unescape(tail[1]), root))
     return found
 
 

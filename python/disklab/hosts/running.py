@@ -19,6 +19,7 @@ from disklab.engine.process import EngineProcess
 from disklab.errors import EngineError, MachineError, Problem, UserError
 from disklab.hosts.filesystem import (
     Filesystem,
+    abort,
     force_unmount,
     make_filesystem,
     mount_device,
@@ -28,11 +29,10 @@ from disklab.hosts.filesystem import (
     users_of,
 )
 from disklab.hosts.ownership import (
+    Mount,
     OurDevice,
     device_of,
     elsewhere,
-    is_our_fuse_mount,
-    mounts,
     prove,
 )
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
@@ -106,10 +106,10 @@ class MountPoint:
         if os.listdir(self._folder):
             raise MachineError(f"{self.path}: files have appeared in it; nothing is mounted")
         mount_device(device, self._folder, kind)
-        points = [mount.point for mount in device.mounts()]
-        if self.path not in points:
-            for point in points:
-                unmount(point)
+        made = device.mounts()
+        if all(mount.point != self.path for mount in made):
+            for mount in made:
+                unmount(mount)
             raise MachineError(
                 f"{self.path}: it was moved while {device.path} was mounted on it; that is undone"
             )
@@ -243,9 +243,8 @@ def stop_host(host: HostPlace) -> None:
         control.shutdown()
     if process is not None and not process.wait():
         raise EngineError(f"host {host.name!r} does not end; see {host.log}, run `disklab clean`")
-    if any(is_our_fuse_mount(mount, host) for mount in mounts()):
-        # No device is left on it; somebody only looks into the directory.
-        force_unmount(host.mount, "-l")
+    # No device is left on it; somebody only looks into the directory.
+    abort(host, "-l")
     host.remove()
 
 
@@ -368,7 +367,7 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
     for target in targets:
         mounted = mount_of(our_device(target), target.record().mount_point)
         if mounted is not None:
-            _unmount_dead(mounted.point)
+            _unmount_dead(mounted)
     fail(targets[0], {"kind": "recover"})
     for target in targets:
         record = target.record()
@@ -409,11 +408,12 @@ def _is_held(device: Path) -> bool:
     return False
 
 
-def _unmount_dead(point: Path) -> None:
-    with Wait(f"nobody uses {point}", LOSE_SECONDS) as wait:
-        while not force_unmount(point):
+def _unmount_dead(mount: Mount) -> None:
+    with Wait(f"nobody uses {mount.point}", LOSE_SECONDS) as wait:
+        while not force_unmount(mount):
             if wait.is_over:
-                raise MachineError(f"{point}: {', '.join(users_of(point)) or 'somebody'} uses it")
+                users = ", ".join(users_of(mount.point)) or "somebody"
+                raise MachineError(f"{mount.point}: {users} uses it")
             wait.pause(LOSE_POLL_SECONDS)
 
 
@@ -448,7 +448,7 @@ def detach(target: Target, places: Places, *, delete_data: bool = False) -> list
         # Connected before anything is unmounted: a dead host is for `disklab clean`.
         with Control(host.socket) as control:
             if mounted is not None:
-                unmount(mounted.point)
+                unmount(mounted)
                 _await_copies(device.path)
             try:
                 prove(device.path, host, name)
