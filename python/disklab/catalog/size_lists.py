@@ -8,13 +8,12 @@ sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from disklab import reading
@@ -25,6 +24,7 @@ BYTES_IN_MB = 1_000_000
 
 Size = dict[str, Any]
 """The facts of a size, as a catalogue file has them."""
+Read = TypeVar("Read")
 
 
 @dataclass
@@ -64,88 +64,26 @@ def read_volumes(path: Path, catalog: Catalog) -> list[ListedVolume]:
         way_out = "save `aws ec2 describe-volumes --output json`"
         raise UserError(Problem("FILE", str(path), rule, way_out))
     _whole(path, content)
-    return [_volume(_read(_Volume, entry, path), catalog) for entry in _dicts(volumes)]
+    return _each(volumes, path, lambda entry: _volume(entry, catalog))
 
 
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]
-Amount = Annotated[float, Field(ge=0, lt=1 << 53)]
-
-
-class _Entry(BaseModel):
-    """What is needed of an entry of a list; whatever else it says is passed over."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-
-class _Volume(_Entry):
-    name: str = Field("", alias="VolumeId")
-    kind: str = Field("", alias="VolumeType")
-    gib: Count = Field(0, alias="Size")
-    iops: Count | None = Field(None, alias="Iops")
-    mib_per_s: Count | None = Field(None, alias="Throughput")
-    tags: list[dict[str, str]] | None = Field(None, alias="Tags")
-    attachments: list[dict[str, Any]] | None = Field(None, alias="Attachments")
-
-
-def _ebs(name: str) -> Any:
-    return Field(0, validation_alias=AliasPath("EbsInfo", "EbsOptimizedInfo", name))
-
-
-class _AwsSize(_Entry):
-    name: str = Field("", alias="InstanceType")
-    processors: Count = Field(1, validation_alias=AliasPath("VCpuInfo", "DefaultVCpus"))
-    memory_mib: Count = Field(0, validation_alias=AliasPath("MemoryInfo", "SizeInMiB"))
-    iops: Count = _ebs("BaselineIops")
-    mb_per_s: Amount = _ebs("BaselineThroughputInMBps")
-    top_iops: Count = _ebs("MaximumIops")
-    top_mb_per_s: Amount = _ebs("MaximumThroughputInMBps")
-
-
-class _AzureSize(_Entry):
-    name: str = ""
-    kind: str = Field("virtualMachines", alias="resourceType")
-    family: str | None = None
-    capabilities: list[dict[str, str]] | None = None
-
-
-class _Capabilities(_Entry):
-    processors: Count = Field(alias="vCPUs")
-    memory_gib: Amount = Field(0, alias="MemoryGB")
-    disks: Count | None = Field(None, alias="MaxDataDiskCount")
-    iops: Count = Field(0, alias="UncachedDiskIOPS")
-    bytes_per_s: Count = Field(0, alias="UncachedDiskBytesPerSecond")
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-def _read(model: type[Model], entry: Mapping[Any, Any], path: Path) -> Model:
-    """Return what an entry says. Raises UserError for one of another form."""
-    try:
-        return model.model_validate(entry)
-    except ValidationError as error:
-        (first, *_) = error.errors(include_url=False)
-        where = ".".join(map(str, first["loc"]))
-        rule = f"has an entry whose {where} is {reading.shown(first['input'])}: {first['msg']}"
-        problem = Problem("FILE", str(path), rule, "save it again as the vendor's tool writes it")
-        raise UserError(problem) from None
-
-
-def _volume(entry: _Volume, catalog: Catalog) -> ListedVolume:
-    kind = entry.kind
+def _volume(entry: dict[str, Any], catalog: Catalog) -> ListedVolume:
+    kind = _text(entry.get("VolumeType", ""))
     disk = catalog.disks.get(f"aws/{kind}")
-    arguments = [f"{entry.gib}GiB"]
+    tags = {tag.get("Key"): tag.get("Value") for tag in _dicts(entry.get("Tags") or [])}
+    attached = [_text(one.get("InstanceId", "")) for one in _dicts(entry.get("Attachments") or [])]
+    arguments = [f"{_count(entry.get('Size', 0))}GiB"]
     if disk is not None:
         # AWS states what gp2 and st1 come with as well, which nobody chooses.
-        if disk.facts.iops is not None and disk.facts.iops.choosable and entry.iops:
-            arguments.append(f"{entry.iops} IOPS")
+        if disk.facts.iops is not None and disk.facts.iops.choosable and entry.get("Iops"):
+            arguments.append(f"{_count(entry['Iops'])} IOPS")
         rate = disk.facts.mb_per_s
-        if rate is not None and rate.choosable and entry.mib_per_s:
-            arguments.append(f"{entry.mib_per_s} MiB/s")
+        if rate is not None and rate.choosable and entry.get("Throughput"):
+            arguments.append(f"{_count(entry['Throughput'])} MiB/s")
     return ListedVolume(
-        volume=entry.name,
-        name={tag.get("Key"): tag.get("Value", "") for tag in entry.tags or ()}.get("Name", ""),
-        instance=", ".join(str(one.get("InstanceId", "")) for one in entry.attachments or ()),
+        volume=_text(entry.get("VolumeId", "")),
+        name=_text(tags.get("Name") or ""),
+        instance=", ".join(attached),
         disks=f"aws/{kind}({', '.join(arguments)})" if disk is not None else kind,
         known=disk is not None,
     )
@@ -175,9 +113,10 @@ def read_sizes(path: Path, catalog: Catalog) -> ImportedSizes:
     entries = content.get("value") if isinstance(content, dict) else content
     if isinstance(content, dict) and isinstance(content.get("InstanceTypes"), list):
         _whole(path, content)
-        vendor, found = "aws", _of_aws(content["InstanceTypes"], path)
+        vendor, found = "aws", _each(content["InstanceTypes"], path, _of_aws)
     elif isinstance(entries, list) and any("capabilities" in entry for entry in _dicts(entries)):
-        vendor, found = "azure", _of_azure(entries, path)
+        vendor = "azure"
+        found = [size for size in _each(entries, path, _of_azure) if size is not None]
     else:
         rule = "is neither Azure's Resource SKUs nor AWS's describe-instance-types"
         way_out = "save `az vm list-skus --output json` or `aws ec2 describe-instance-types`"
@@ -216,37 +155,66 @@ def _dicts(entries: list[Any]) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _of_aws(entries: list[Any], path: Path) -> Iterator[tuple[str, str, Size]]:
-    for entry in _dicts(entries):
-        listed = _read(_AwsSize, entry, path)
-        size: Size = {"vcpu": listed.processors, "mem_gib": listed.memory_mib / 1024}
-        base = _limit(listed.iops, listed.mb_per_s)
-        top = _limit(listed.top_iops, listed.top_mb_per_s)
-        if base:
-            size["uncached"] = base
-        if top and top != base:
-            size["uncached_burst"] = top
-        yield listed.name.partition(".")[0], listed.name, size
+def _each(entries: list[Any], path: Path, read: Callable[[dict[str, Any]], Read]) -> list[Read]:
+    """Return what each entry says. Raises UserError for one that is not as the vendor writes it."""
+    made: list[Read] = []
+    kept = _dicts(entries)
+    try:
+        made.extend(map(read, kept))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        rule = f"has an entry of another form: {reading.shown(kept[len(made)])}"
+        raise UserError(
+            Problem("FILE", str(path), rule, "save it again as it was listed")
+        ) from None
+    return made
 
 
-def _limit(iops: int, mb_per_s: float) -> dict[str, int]:
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is a text")
+    return value
+
+
+def _count(value: Any) -> int:
+    """Return a number of a list, which Azure writes as a text; a part of one is left out."""
+    number = float(value)
+    if not 0 <= number < reading.LARGEST_WHOLE:
+        raise ValueError("a count is a number from 0")
+    return int(number)
+
+
+def _of_aws(entry: dict[str, Any]) -> tuple[str, str, Size]:
+    name = _text(entry.get("InstanceType", ""))
+    ebs = entry.get("EbsInfo", {}).get("EbsOptimizedInfo", {})
+    size: Size = {"vcpu": _count(entry.get("VCpuInfo", {}).get("DefaultVCpus", 1))}
+    size["mem_gib"] = _count(entry.get("MemoryInfo", {}).get("SizeInMiB", 0)) / 1024
+    base = _limit(ebs.get("BaselineIops"), ebs.get("BaselineThroughputInMBps"))
+    top = _limit(ebs.get("MaximumIops"), ebs.get("MaximumThroughputInMBps"))
+    if base:
+        size["uncached"] = base
+    if top and top != base:
+        size["uncached_burst"] = top
+    return name.partition(".")[0], name, size
+
+
+def _limit(iops: Any, mb_per_s: Any) -> dict[str, int]:
     told = {"iops": iops, "mb_per_s": mb_per_s}
-    return {key: int(value) for key, value in told.items() if value}
+    return {key: _count(value) for key, value in told.items() if value}
 
 
-def _of_azure(entries: list[Any], path: Path) -> Iterator[tuple[str, str, Size]]:
-    for entry in _dicts(entries):
-        listed = _read(_AzureSize, entry, path)
-        if listed.kind != "virtualMachines":
-            continue
-        told = {one.get("name"): one.get("value") for one in listed.capabilities or ()}
-        if told.get("PremiumIO") != "True" or "vCPUs" not in told:
-            continue
-        able = _read(_Capabilities, told, path)
-        size: Size = {"vcpu": able.processors, "mem_gib": able.memory_gib}
-        if able.disks is not None:
-            size["max_data_disks"] = able.disks
-        if limit := _limit(able.iops, able.bytes_per_s // BYTES_IN_MB):
-            size["uncached"] = limit
-        family = (listed.family or "").removeprefix("standard").removesuffix("Family")
-        yield family or "others", listed.name, size
+def _of_azure(entry: dict[str, Any]) -> tuple[str, str, Size] | None:
+    if entry.get("resourceType", "virtualMachines") != "virtualMachines":
+        return None
+    told = {one["name"]: one["value"] for one in entry.get("capabilities", [])}
+    if told.get("PremiumIO") != "True" or "vCPUs" not in told:
+        return None
+    memory_mib = _count(float(told.get("MemoryGB", 0)) * 1024)
+    size: Size = {"vcpu": _count(told["vCPUs"]), "mem_gib": memory_mib / 1024}
+    if "MaxDataDiskCount" in told:
+        size["max_data_disks"] = _count(told["MaxDataDiskCount"])
+    bytes_per_s = _count(told.get("UncachedDiskBytesPerSecond", 0))
+    limit = _limit(told.get("UncachedDiskIOPS"), bytes_per_s // BYTES_IN_MB)
+    if limit:
+        size["uncached"] = limit
+    family = _text(entry.get("family", "")).removeprefix("standard").removesuffix("Family")
+    return family or "others", _text(entry.get("name", "")), size
