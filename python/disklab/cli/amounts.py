@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,6 +74,15 @@ def one_of(names: Sequence[str]) -> dict[str, Any]:
     return {"parser": name, "metavar": f"<{'|'.join(names)}>", "autocompletion": complete}
 
 
+def utf8(text: str) -> str:
+    """Return a name as it is. Records and messages of disks hold text alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{text!a} is not UTF-8 text.") from None
+    return text
+
+
 def _attached() -> list[str]:
     return [name for host in Places.usual().hosts() for name in host.volume_records()]
 
@@ -141,16 +150,17 @@ def scale_of(text: str | None) -> Fraction | None:
     """Read `1/100`."""
     if text is None:
         return None
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        rule = "a scale is a fraction"
-        raise UserError(Problem("--scale", repr(text), rule, "write for example 1/100")) from None
+    with suppress(ValueError, ZeroDivisionError):
+        if text.isascii() and 0 < (scale := Fraction(text)) <= 1:
+            return scale
+    rule = "a scale is a fraction above 0 and at most 1"
+    raise UserError(Problem("--scale", repr(text), rule, "write for example 1/100"))
 
 
 # Options of all commands that simulate.
 
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+MOST_SEED = 999_999_999
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, max=MOST_SEED)]
 Jobs = Annotated[
     int | None, typer.Option(help="Cells simulated at a time; one per core by default.", min=1)
 ]

@@ -22,7 +22,15 @@ from disklab.catalog.weather import (
     compressed_year,
     weather_of_disks,
 )
-from disklab.cli.amounts import bytes_of, disk_names, progress, read_ahead_kib, scale_of, vm_names
+from disklab.cli.amounts import (
+    bytes_of,
+    disk_names,
+    progress,
+    read_ahead_kib,
+    scale_of,
+    utf8,
+    vm_names,
+)
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, notes, print_json, warn_once
 from disklab.cli.root_part import root_part
@@ -159,7 +167,12 @@ FilesystemOption = Annotated[
     Literal["xfs", "ext4"] | None, typer.Option(help="Make this file system on it.")
 ]
 MountPoint = Annotated[
-    Path | None, typer.Option(help="Mount it here (xfs unless it has a file system).")
+    Path | None,
+    typer.Option(
+        parser=lambda text: Path(utf8(text)),
+        help="Mount it here (xfs unless it has a file system).",
+        metavar="DIR",
+    ),
 ]
 ReadAhead = Annotated[str | None, typer.Option(help="Read-ahead of the kernel, such as 8KiB or 0.")]
 Memory = Annotated[

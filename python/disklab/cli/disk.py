@@ -13,7 +13,7 @@ from rich.table import Table
 
 from disklab.catalog import parse_bytes
 from disklab.catalog.quantity import about_bytes
-from disklab.cli.amounts import progress, rate_of, read_ahead_kib, volume_names
+from disklab.cli.amounts import progress, rate_of, read_ahead_kib, utf8, volume_names
 from disklab.cli.attach import attach, view_table
 from disklab.cli.catalog import CatalogFiles, loaded
 from disklab.cli.output import Json, console, print_json
@@ -42,6 +42,7 @@ Volume = Annotated[
     str,
     typer.Argument(
         metavar="VOLUME",
+        parser=utf8,
         help="Its name, or its device.",
         autocompletion=volume_names,
         show_default=False,

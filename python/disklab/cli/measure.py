@@ -22,6 +22,7 @@ from disklab.cli.rehearse import (
     OnEnd,
     Quick,
     Resume,
+    Seed,
     again_problems,
 )
 from disklab.cli.rehearsing import check_on_end
@@ -34,9 +35,6 @@ HostsOption = Annotated[
     Path | None,
     typer.Option("--hosts", help="The hosts file: where to measure.", metavar="FILE"),
 ]
-
-
-Seed = Annotated[int | None, typer.Option(help="Seed of the order; 1 by default.", metavar="N")]
 
 
 def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter

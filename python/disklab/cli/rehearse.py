@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from disklab import spec
-from disklab.cli.amounts import bundled_names, scale_of
+from disklab.cli.amounts import MOST_SEED, bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.kit import KitFile, ProgramFolder
 from disklab.cli.output import Check, code_of_run, needs_promise, notes
@@ -67,7 +67,10 @@ OnEnd = Annotated[
 
 JsonTrials = Annotated[bool, typer.Option("--json", help="One JSON object a finished trial.")]
 Seed = Annotated[
-    int | None, typer.Option(help="Seed of order, keys and content; 1 by default.", metavar="N")
+    int | None,
+    typer.Option(
+        help="Seed of order, keys and content; 1 by default.", metavar="N", min=0, max=MOST_SEED
+    ),
 ]
 Nodes = Annotated[
     int | None, typer.Option(help="How many of the cluster's nodes run here.", metavar="N")

@@ -180,6 +180,7 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
     """
     lines = [line for text in budget or [] for line in parse_budget(text, "--budget")]
     base = None if compare is None else read_base(compare, "--compare")
+    credits_share(credits_ or "full")
     _check(keep, {"--markdown": markdown_, "--junit": junit_}, weather if simulate else None)
     check_command(command)
     known = loaded(files)
@@ -194,15 +195,8 @@ def run(  # noqa: PLR0913, PLR0917 - each option is a parameter
         latency=latency,
     )
     resolve(known, HostRequest(vm), volume, places=Typed(disks="--disk"))
-    wish = Make(
-        volume=volume,
-        vm=vm,
-        filesystem=filesystem,
-        read_ahead_kib=read_ahead_kib(read_ahead),
-        calibrate=not no_calibrate,
-        catalog=known,
-        credits=credits_,
-    )
+    ahead_kib = read_ahead_kib(read_ahead)
+    wish = Make(volume, vm, filesystem, ahead_kib, not no_calibrate, known, credits_)
     counts = any(line.name == FSYNCS for line in lines) or (base and base.fsyncs is not None)
     if simulate:
         result = _simulated(wish, command, keep, base)

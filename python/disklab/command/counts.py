@@ -16,6 +16,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.engine import Lateness, LimitCounters, View
 from disklab.errors import Problem, UserError, refuse
 from disklab.hosts.changes import parse_time_ns
+from disklab.reading import digits
 
 Kind = Literal["read", "write", "flush", "discard"]
 NameOf = Callable[[LimitCounters], str]
@@ -271,7 +272,9 @@ def _bound(name: str, text: str) -> float:
         return parse_time_ns(text, name) / 1e9
     if name in BYTES:
         return float(parse_bytes(text))
-    return float(int(text))
+    if (number := digits(text)) is None:
+        raise ValueError(text)
+    return float(number)
 
 
 def _unit(name: str) -> tuple[str, str]:

@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 
 from disklab.database_facts import facts_of
 from disklab.database_settings import Setting, setting_problems
-from disklab.errors import MachineError
-from disklab.reading import MOST_SHOWN
+from disklab.errors import MachineError, Problem, UserError
+from disklab.reading import MOST_SHOWN, digits
 from disklab.terminal import plain
 
 
@@ -41,7 +41,11 @@ class Target:
         found = []
         for one in self.addresses:
             host, _, told = one.rpartition(":")
-            found.append((host, int(told)) if host else (one, port))
+            number = digits(told, (1 << 16) - 1) if host else port
+            if not number:
+                rule = "a port is a number from 1 to 65535"
+                raise UserError(Problem("--address", one, rule, f"write for example {host}:{port}"))
+            found.append((host or one, number))
         return found
 
 

@@ -257,9 +257,6 @@ def _option_problems(options: Options) -> Iterator[Problem]:
     if options.time_dilation is not None and not 1 <= options.time_dilation <= MOST_TIME_DILATION:
         rule = f"time runs 1 to {MOST_TIME_DILATION} times slower"
         yield Problem("--time-dilation", str(options.time_dilation), rule, "write for example 8")
-    if options.scale is not None and not 0 < options.scale <= 1:
-        rule = "a scale is above 0 and at most 1"
-        yield Problem("--scale", str(options.scale), rule, "write for example 1/100")
 
 
 def _engine_problems(
