@@ -186,6 +186,8 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="disklab-interrupts-") as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
     ):
+        # Databases run as another user.
+        Path(folder).chmod(0o755)
         own = commands(Path(folder), f"127.0.0.1:{server.getsockname()[1]}")
         names = given.only or [*own]
         for number in range(given.tries):
