@@ -19,11 +19,14 @@ from disklab.cli import main
 
 
 def disklab(
-    *words: str, environment: Mapping[str, str] | None = None, folder: Path | None = None
+    *words: str,
+    code: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as its program would, in a folder, and return what it said."""
+    """Run a command as its program would; return what it said, and its code: the one asked for."""
     out, err = io.StringIO(), io.StringIO()
-    code: object = 0
+    ended: object = 0
     before = Path.cwd()
     surroundings = os.environ if environment is None else environment
     with (
@@ -35,9 +38,10 @@ def disklab(
         try:
             os.chdir(before if folder is None else folder)
             main()
-        except SystemExit as ended:
-            code = ended.code
+        except SystemExit as left:
+            ended = left.code
         finally:
             os.chdir(before)
-    number = code if isinstance(code, int) else 0
+    number = ended if isinstance(ended, int) else 0
+    assert code in {None, number}, out.getvalue() + err.getvalue()
     return subprocess.CompletedProcess(list(words), number, out.getvalue(), err.getvalue())

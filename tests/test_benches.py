@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 
@@ -27,10 +28,7 @@ def test_the_small_size_runs_and_stores_its_rows(bench: str, tmp_path: Path) -> 
     rows = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benches", "--size", "small", "--only", bench]
     command += ["--out", str(rows)]
-    done = subprocess.run(
-        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    ended(command, most_s=900, cwd=ROOT, code=0)
     stored = [json.loads(line) for line in rows.read_text().splitlines()]
     assert stored
     assert all(row["median"] > 0 and row["kernel"] for row in stored)

@@ -13,6 +13,8 @@ import pytest
 from disklab.errors import MachineError
 from disklab.machines.child import LocalChild
 
+from tests.programs import ended
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 LONG = {
     "time": """
@@ -63,9 +65,7 @@ def test_one_ends_a_prediction_of_a_long_cell(tmp_path: Path, what: str) -> None
 
 def engines(parent: int) -> list[str]:
     """Return the engines that a process has started."""
-    told = subprocess.run(
-        ["ps", "--ppid", str(parent), "-o", "comm="], capture_output=True, text=True, check=False
-    )
+    told = ended(["ps", "--ppid", str(parent), "-o", "comm="])
     return [name for name in told.stdout.split() if "disklab-engin" in name]
 
 

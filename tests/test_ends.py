@@ -18,6 +18,7 @@ from disklab.results import Run, RunInfo
 from disklab.results.event_log import EventLog
 from disklab.results.records import ExperimentNote
 
+from tests.programs import ended
 from tests.report import synthetic
 from tests.results import made
 
@@ -29,7 +30,7 @@ NEEDS_ROOT = pytest.mark.skipif(
 
 def shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["bash", "-c", script, str(DISKLAB), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return ended(command)
 
 
 @pytest.fixture(scope="module")

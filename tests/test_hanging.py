@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.hanging import SECONDS
+from tests.programs import ended
 
 ROOT = Path(__file__).parents[1]
 SUITE = """
@@ -49,16 +49,12 @@ def test_a_hung_test_fails_with_its_name_and_stacks_and_the_others_go_on(
 ) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     command = [sys.executable, "-m", "pytest", "-p", "tests.hanging", "-p", "no:cacheprovider"]
-    ran = subprocess.run(
+    ran = ended(
         [*command, "-q", "-c", os.devnull, "--rootdir", str(tmp_path), *processes, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
         env={**os.environ, SECONDS: "2", "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
+        code=1,
     )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
     for count in ("1 failed", "2 passed", "1 error"):
         assert count in ran.stdout.splitlines()[-1], ran.stdout
     for name in ("test_one_hangs", "test_its_fixture_hangs"):

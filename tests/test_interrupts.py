@@ -18,6 +18,8 @@ import pytest
 from disklab import interrupts
 from disklab.interrupts import ended_once, held_back, passed_on, uninterrupted
 
+from tests.programs import ended
+
 ALL = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
@@ -192,9 +194,7 @@ main()
 
 
 def test_a_ctrl_c_that_a_library_made_an_error_of_is_still_one() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", WRAPPED], capture_output=True, text=True, check=False
-    )
+    ran = ended([sys.executable, "-c", WRAPPED])
     assert (ran.returncode, ran.stderr) == (130, "")
 
 
@@ -215,11 +215,5 @@ print(foreground.run_command(["sleep", "60"], Path(sys.argv[1])).exit_code)
 
 @pytest.mark.machine
 def test_a_ctrl_c_while_a_command_is_started_reaches_it(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", STARTING, tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    ran = ended([sys.executable, "-c", STARTING, tmp_path])
     assert (ran.stdout, ran.stderr) == ("130\n", "")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import disklab
 import pytest
 from disklab.errors import UserError
+
+from tests.programs import ended
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -32,15 +33,7 @@ for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN, str(notebook)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = ended([sys.executable, "-c", RUN, str(notebook)], cwd=tmp_path, code=0)
     assert "shape:" in ran.stdout
     assert '"$schema"' in ran.stdout, "a chart"
     assert list((tmp_path / "disklab-runs").glob("*/run.json"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ended
 
 SCRIPT = Path(__file__).parents[1] / "scripts/part.sh"
 WORK = "echo ran >>ran; for ((i = 0; i < 100000; i++)); do :; done"
@@ -24,13 +25,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def ran(tree: Path, *words: str, ci: str = "true") -> tuple[int, str]:
-    done = subprocess.run(
-        [tree / "scripts/part.sh", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "CI": ci},
-    )
+    done = ended([tree / "scripts/part.sh", *words], env={**os.environ, "CI": ci})
     return done.returncode, done.stdout
 
 

@@ -10,8 +10,7 @@ from tests.in_process import disklab
 
 
 def refusal(*arguments: str) -> str:
-    ran = disklab("probe", *arguments)
-    assert ran.returncode == 2, ran.stdout + ran.stderr
+    ran = disklab("probe", *arguments, code=2)
     assert ran.stdout == ""
     return ran.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 from disklab.errors import UserError
 from disklab.probe.cells import KIB, LOADS, MIB, Direction, Plan, Profile, cells
 from disklab.probe.target import open_region
+
+from tests.programs import ended
 
 from .foreign import loop_device, run
 
@@ -51,10 +52,7 @@ def test_a_foreign_device_is_read_and_never_written(
 ) -> None:
     before = digest(backing)
     command = [str(DISKLAB), "probe", str(device), "--duration", "1s", "--bs", "4k", "--json"]
-    ran = subprocess.run(
-        [*command, "--profile", "sync", *flags], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = ended([*command, "--profile", "sync", *flags], code=0)
     told = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [r["factors"]["rw"] for r in told] == ["randread"]
     assert told[0]["condition"] == "device that disklab did not create: read only, as it was found"
@@ -64,8 +62,7 @@ def test_a_foreign_device_is_read_and_never_written(
 def test_only_writes_on_a_foreign_device_is_an_error(device: Path, backing: Path) -> None:
     before = digest(backing)
     command = [str(DISKLAB), "probe", str(device), "--rw", "randwrite", "--destroy-data"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
+    ran = ended(command, code=2)
     assert f"{device}: disklab never writes to a device that it did not create" in ran.stderr
     assert digest(backing) == before
 

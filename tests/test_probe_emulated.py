@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import in_process
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 DISKLAB = Path(sys.executable).with_name("disklab")
@@ -54,14 +55,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def disklab(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(DISKLAB), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env=environment,
-    )
+    return ended([str(DISKLAB), *arguments], env=environment)
 
 
 def cells(ran: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

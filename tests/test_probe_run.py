@@ -19,6 +19,8 @@ from disklab.probe.cells import KIB, LOADS, MIB, PERCENTILES, Cell, Direction, P
 from disklab.probe.run import CellEnded, Event, Subject, probe
 from disklab.probe.target import open_region
 
+from tests.programs import ended
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 
 
@@ -44,9 +46,7 @@ def short_plan(*directions: Direction, profile: Profile = Profile.SYNC) -> Plan:
 
 
 def disklab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(DISKLAB), *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
+    return ended([str(DISKLAB), *arguments])
 
 
 def test_measures_reads_and_writes_of_a_directory(directory: Path) -> None:

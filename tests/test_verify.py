@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,8 @@ from disklab.hosts.attach import AttachRequest, attach
 from disklab.hosts.cleaning import Scope, clean
 from disklab.hosts.places import Places
 from disklab.hosts.running import detach, find
+
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 
@@ -74,7 +75,7 @@ def cases() -> Iterator[object]:
     yield from ON_A_VM
 
 
-@pytest.mark.parametrize(("disks", "vm", "caching"), cases())
+@pytest.mark.parametrize(("disks", "vm", "caching"), list(cases()))
 def test_what_is_written_is_read(
     places: Places, disks: str, vm: str | None, caching: Caching
 ) -> None:
@@ -88,7 +89,6 @@ def test_what_is_written_is_read(
             "--verify=crc32c", "--verify_state_save=0",
             "--verify_fatal=1", "--do_verify=1", "--fsync=16",
         ]  # fmt: skip
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
+        ended(command, code=0)
     finally:
         detach(find("data", None, places), places, delete_data=True)

@@ -10,14 +10,14 @@ import pytest
 from disklab.cli.app import check_system
 from disklab.errors import MachineError
 
+from tests.programs import ended
+
 SCRIPT = Path(__file__).with_name("without_linux.py")
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *words]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
+    return ended(command, cwd=folder)
 
 
 def test_a_prediction_and_its_report(tmp_path: Path) -> None:

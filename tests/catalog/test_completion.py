@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ended
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -15,14 +16,7 @@ DISKLAB = Path(sys.executable).with_name("disklab")
 def completed(words: str) -> list[str]:
     count = len(words.split()) - (not words.endswith(" "))
     asked = {"_DISKLAB_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    ran = subprocess.run(
-        [str(DISKLAB)],
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = ended([str(DISKLAB)], env={**os.environ, **asked})
     return ran.stdout.split()
 
 

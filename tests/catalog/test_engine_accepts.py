@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
@@ -11,6 +10,8 @@ from disklab.catalog.profile import Caching, HostProfile
 from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.engine import find_engine
 from disklab.errors import UserError
+
+from tests.programs import ended
 
 CATALOG = load_catalog([])
 CACHINGS: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
@@ -48,14 +49,7 @@ def test_the_engine_accepts_what_is_resolved() -> None:
     names = {disk.name for profile in resolved for disk in profile.volumes[0].disks}
     assert set(CATALOG.disks) <= names
     distinct = sorted({profile.model_dump_json() for profile in resolved})
-    ran = subprocess.run(
-        [str(find_engine()), "check"],
-        input="\n".join(distinct) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ran = ended([str(find_engine()), "check"], input="\n".join(distinct) + "\n")
     answers = [json.loads(line) for line in ran.stdout.splitlines()]
     refused = [answer for answer in answers if not answer["ok"]]
     assert refused == []
@@ -66,13 +60,5 @@ def test_the_engine_accepts_what_is_resolved() -> None:
 def test_the_engine_refuses_what_is_not_a_profile() -> None:
     host = resolve(CATALOG, HostRequest(), VolumeRequest("azure/P30")).host
     odd = json.loads(host.model_dump_json()) | {"colour": "red"}
-    ran = subprocess.run(
-        [str(find_engine()), "check"],
-        input=json.dumps(odd) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == 2
+    ran = ended([str(find_engine()), "check"], input=json.dumps(odd) + "\n", code=2)
     assert "colour" in ran.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 import sys
 from datetime import date
 from pathlib import Path
@@ -16,6 +15,8 @@ from disklab.catalog import NoPrice, Price, load_catalog, vm_price, volume_price
 from disklab.catalog.facts import PriceTerms
 from disklab.catalog.price_lists import document, read, whole
 from disklab.errors import UserError
+
+from tests.programs import ended
 
 CATALOG = load_catalog([])
 DISKLAB = Path(sys.executable).with_name("disklab")
@@ -276,22 +277,17 @@ def test_the_command_writes_a_catalogue_file_and_never_over_one(tmp_path: Path) 
     path, out = tmp_path / "list.json", tmp_path / "mine.yaml"
     path.write_text(json.dumps(AZURE))
     arguments = [str(DISKLAB), "prices", str(path), "--out", str(out), "--region", "northeurope"]
-    told = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    told = ended(arguments, code=0)
     assert "9 prices kept, 1 of VM sizes and disks" in told.stdout.replace("\n", " ")
     catalog = load_catalog([out])
     assert isinstance(vm_price(catalog, "azure/Standard_L8s_v3", terms="spot"), Price)
     before = out.read_bytes()
-    again = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    again = ended(arguments)
     assert (again.returncode, out.read_bytes()) == (2, before)
     assert "exists already and is not overwritten" in again.stderr.replace("\n", " ")
-    elsewhere = subprocess.run(
-        [*arguments[:3], "--out", str(tmp_path / "x.yaml"), "--region", "mars"],
-        capture_output=True,
-        text=True,
-        check=False,
+    elsewhere = ended(
+        [*arguments[:3], "--out", str(tmp_path / "x.yaml"), "--region", "mars"], code=2
     )
-    assert elsewhere.returncode == 2
     assert "northeurope" in elsewhere.stderr
 
 

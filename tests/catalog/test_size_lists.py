@@ -65,8 +65,7 @@ def written(folder: Path, content: object) -> Path:
 
 def imported(folder: Path, content: object) -> Path:
     out = folder / "sizes.yaml"
-    ran = disklab("catalog", "--sizes", str(written(folder, content)), "--out", str(out))
-    assert ran.returncode == 0, ran.stderr
+    ran = disklab("catalog", "--sizes", str(written(folder, content)), "--out", str(out), code=0)
     assert "1 sizes written" in ran.stdout
     return out
 
@@ -166,8 +165,7 @@ VOLUMES = {
 
 
 def test_volumes_of_aws_are_written_as_an_experiment_has_them(tmp_path: Path) -> None:
-    ran = disklab("catalog", "--volumes", str(written(tmp_path, VOLUMES)), "--json")
-    assert ran.returncode == 0, ran.stderr
+    ran = disklab("catalog", "--volumes", str(written(tmp_path, VOLUMES)), "--json", code=0)
     volumes = json.loads(ran.stdout)["volumes"]
     assert [volume["disks"] for volume in volumes] == [
         "aws/gp3(500GiB, 6000 IOPS, 250 MiB/s)",
@@ -193,6 +191,5 @@ def test_volumes_of_aws_are_written_as_an_experiment_has_them(tmp_path: Path) ->
     ],
 )
 def test_any_other_list_has_no_volumes(tmp_path: Path, content: object, message: str) -> None:
-    ran = disklab("catalog", "--volumes", str(written(tmp_path, content)))
-    assert ran.returncode == 2
+    ran = disklab("catalog", "--volumes", str(written(tmp_path, content)), code=2)
     assert message in " ".join(ran.stderr.split())

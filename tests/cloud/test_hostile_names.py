@@ -23,6 +23,7 @@ from disklab.errors import UserError
 from hcl2.api import loads
 
 from tests.advise.test_purchase import options
+from tests.programs import ended
 
 from .test_template import TAGS, device, laid
 
@@ -73,10 +74,8 @@ def test_a_first_boot_runs_no_name(form: str, volume: str, tmp_path: Path) -> No
         f"{program}() {{ :; }}\n"
         for program in ("blockdev", "mountpoint", "umount", "wipefs", "mkdir", "useradd")
     )
-    ran = subprocess.run(
-        ["bash", "-r"], input=f"{stubs}{own}", text=True, capture_output=True, check=False,
-        cwd=tmp_path, env={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    bare = {"PATH": "/usr/bin:/bin"}
+    ran = ended(["bash", "-r"], env=bare, cwd=tmp_path, input=f"{stubs}{own}")
     assert not (tmp_path / "ran").exists(), ran.stderr
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 

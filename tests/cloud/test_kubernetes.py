@@ -18,6 +18,8 @@ from disklab.errors import UserError
 from disklab.probe.cells import Plan
 from disklab.probe.run import Request, plan_of
 
+from tests.programs import ended
+
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """
 title: What does a block's size do?
@@ -38,15 +40,7 @@ def run(folder: Path, *words: str, **told: str) -> subprocess.CompletedProcess[s
     program.chmod(0o755)
     path = f"{program.parent}:{DISKLAB.parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "FAKE_CLUSTER": str(folder), **told}
-    return subprocess.run(
-        [str(DISKLAB), *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return ended([str(DISKLAB), *words], env=environment, cwd=folder)
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -144,8 +138,7 @@ def test_a_job_that_cannot_be_removed_is_named(tmp_path: Path) -> None:
 def test_without_kubectl_it_is_named(tmp_path: Path) -> None:
     words = [str(DISKLAB), "probe", "--pvc", "gp3", *IMAGE]
     environment = {**os.environ, "PATH": str(tmp_path)}
-    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert said.returncode == 2
+    said = ended(words, env=environment, code=2)
     assert "kubectl" in said.stderr
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from disklab.cli.output import OVER_BUDGET
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB
+from tests.programs import ended
 
 ACTION = Path(__file__).resolve().parents[2] / "action.yml"
 
@@ -50,7 +50,7 @@ def run_step(lab: Lab, folder: Path, given: dict[str, str], **more: str) -> Any:
     names = {value: name for name, value in step["env"].items()}
     environment = dict.fromkeys(step["env"], "")
     environment |= {names[f"${{{{ inputs.{name} }}}}"]: value for name, value in given.items()}
-    return subprocess.run(
+    return ended(
         ["bash", "-e", "-c", step["run"]],
         env={
             **lab.environment(),
@@ -60,10 +60,6 @@ def run_step(lab: Lab, folder: Path, given: dict[str, str], **more: str) -> Any:
             "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
             **more,
         },
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=180,
     )
 
 

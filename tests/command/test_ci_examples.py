@@ -17,6 +17,7 @@ import yaml
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB, SUDO
+from tests.programs import ended
 
 from .test_action import ACTION, run_step
 
@@ -35,10 +36,7 @@ WORKFLOW = EXAMPLE / ".github/workflows/disk.yml"
 )
 def test_pipelines_keep_the_published_schemas(schema: str, file: Path) -> None:
     words = ["-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)]
-    ran = subprocess.run(
-        [sys.executable, *words], check=False, capture_output=True, text=True, timeout=60
-    )
-    assert ran.returncode == 0, ran.stdout
+    ended([sys.executable, *words], code=0)
 
 
 def steps() -> list[Any]:
@@ -88,15 +86,7 @@ def test_other_languages_run_themselves_on_a_disk(
             file.write_text(text, encoding="utf-8")
         codes = []
         for words in commands[language]:
-            ran = subprocess.run(
-                words,
-                cwd=project,
-                env=environment,
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=240,
-            )
+            ran = ended(words, env=environment, cwd=project)
             codes.append(ran.returncode)
         assert bool(codes[-1]) == bool(budget), ran.stdout + ran.stderr
         assert budget == 0 or "fsyncs <= 2: " in ran.stdout + ran.stderr

@@ -16,6 +16,7 @@ from disklab.cli.output import OVER_BUDGET
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB, SUDO
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 DISK = ("--disk", "azure/P10", "--size", "512MiB", "--filesystem", "ext4", "--no-calibrate")
@@ -23,13 +24,9 @@ SYNCS = "for i in 1 2 3 4 5; do dd if=/dev/zero of=f$i bs=4k count=4 conv=fsync 
 
 
 def run(lab: Lab, *words: str, sudo: bool = False) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return ended(
         [str(DISKLAB), "run", *DISK, *words],
         env={**lab.environment(), **(SUDO if sudo else {})},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=180,
         cwd="/",
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from disklab.command.recording import Recorder
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB
+from tests.programs import ended
 
 # Appends, rewrites, renews and reads back; one file is written out by the end alone.
 WRITER = """
@@ -82,16 +82,12 @@ def test_it_counts_what_an_emulated_disk_counts(lab: Lab, tmp_path: Path) -> Non
     command = ["python3", str(script)]
     results = {}
     for name, more in (("emulated", ["--no-calibrate"]), ("simulated", ["--simulate"])):
-        ran = subprocess.run(
+        ran = ended(
             [str(DISKLAB), "run", "--disk", "azure/P10", "--json", *more, "--", *command],
             env=lab.environment(),
             cwd=tmp_path,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=180,
+            code=0,
         )
-        assert ran.returncode == 0, ran.stderr
         results[name] = json.loads(ran.stdout.splitlines()[-1])["operations"]
     emulated, simulated = results["emulated"], results["simulated"]
     # xfs splits records of its log, and has writes of its own.
@@ -104,25 +100,15 @@ def test_it_counts_what_an_emulated_disk_counts(lab: Lab, tmp_path: Path) -> Non
 def test_a_summary_that_cannot_be_written_is_told_before_the_command_runs(tmp_path: Path) -> None:
     words = ["--simulate", "--markdown", str(tmp_path / "absent/x.md"), "--junit", "/absent/y.xml"]
     command = ["touch", str(tmp_path / "ran")]
-    ran = subprocess.run(
-        [str(DISKLAB), "run", "--disk", "azure/P10", *words, "--", *command],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    ran = ended([str(DISKLAB), "run", "--disk", "azure/P10", *words, "--", *command])
     assert (ran.returncode, ran.stderr.count("you may not write there")) == (2, 2), ran.stderr
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_machine_without_strace_is_told_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "true").symlink_to("/bin/true")
-    ran = subprocess.run(
+    ran = ended(
         [str(DISKLAB), "run", "--disk", "azure/P10", "--simulate", "--", "true"],
         env={**os.environ, "PATH": str(tmp_path)},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
     )
     assert (ran.returncode, "strace: is not installed" in ran.stderr) == (2, True), ran.stderr

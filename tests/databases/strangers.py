@@ -19,6 +19,8 @@ from typing import Any
 
 from disklab.databases.cassandra.access import KEYSTORE_PASSWORD
 
+from tests.programs import ended
+
 SECONDS = 20.0
 Address = tuple[str, int]
 
@@ -197,16 +199,13 @@ def jolokia_status(
 def psql_said(program: str, address: Address, user: str, password: str) -> str:
     """Return what psql says of a login without TLS or with it; empty: it was let in."""
     host, port = address
-    ran = subprocess.run(
+    ran = ended(
         [
             *(program, "-X", "-w", "-t", "-h", host, "-p", str(port), "-U", user),
             *("-d", "postgres", "-c", "SELECT 1"),
         ],
+        most_s=SECONDS,
         env={"PGPASSWORD": password, "LC_ALL": "C", "HOME": "/nonexistent"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
         cwd="/",
     )
     return ran.stderr if ran.returncode else ""

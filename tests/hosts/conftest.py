@@ -21,6 +21,7 @@ import pytest
 
 from tests import in_process
 from tests.foreign import loop_device
+from tests.programs import ended
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -49,15 +50,7 @@ class Lab:
     def run(
         self, *arguments: str, code: int = 0, before: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        ran = subprocess.run(
-            [*before, str(DISKLAB), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-            env=self.environment(),
-        )
-        assert ran.returncode == code, f"{arguments}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+        ran = ended([*before, str(DISKLAB), *arguments], env=self.environment(), code=code)
         assert "Traceback" not in ran.stderr
         return ran
 
@@ -73,8 +66,7 @@ class Lab:
         if before:
             message = self.run(*arguments, code=2, before=before).stderr
         else:
-            ran = in_process.disklab(*arguments, environment=self.environment())
-            assert ran.returncode == 2, f"{arguments}: {ran}"
+            ran = in_process.disklab(*arguments, environment=self.environment(), code=2)
             message = ran.stderr
         assert self.state() == state
         return message

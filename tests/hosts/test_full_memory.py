@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from disklab.hosts.control_group import ControlGroup, GroupRoot
 
+from tests.programs import ended
+
 from .conftest import DISKLAB, Lab
 
 pytestmark = [pytest.mark.machine, pytest.mark.alone]
@@ -106,13 +108,13 @@ def write_and_check(lab: Lab, group: ControlGroup, data: Path, point: Path) -> N
     steps = ["/bin/sh", "-c", IN_STEPS, "sh", str(data), str(point / "copy"), str(STEPS)]
     read = ["sha256sum", str(point / "copy")]
     with watchdog(lab) as hung:
-        flooded = subprocess.run(group.inside(flood), capture_output=True, text=True, check=False)
+        flooded = ended(group.inside(flood))
         killed = group.was_short()
         # A killed flood leaves dirty pages in its group: full of them, it would kill the next too.
         write_back(point / "flood")
-        wrote = subprocess.run(group.inside(steps), capture_output=True, text=True, check=False)
+        wrote = ended(group.inside(steps))
         # From the disk: the group cannot hold it.
-        seen = subprocess.run(group.inside(read), capture_output=True, text=True, check=False)
+        seen = ended(group.inside(read))
     assert not hung.is_set(), f"the disk hung; {flooded.stderr}{wrote.stderr}"
     # cgroup v1 does not slow a group's writers down when all its pages wait for the disk: the
     # kernel may kill them instead. The disk goes on, and that is what matters here.
@@ -143,14 +145,9 @@ def test_an_engine_started_in_a_limited_group_leaves_it(
     # Room for Python; then as small as the writer's.
     group.set_limit(512 * MIB)
     attach = ["disk", "attach", "azure/P30", "--no-calibrate", "--size", "1GiB"]
-    made = subprocess.run(
-        group.inside([str(DISKLAB), *attach, "--mount", str(point)]),
-        env=lab.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
+    ended(
+        group.inside([str(DISKLAB), *attach, "--mount", str(point)]), env=lab.environment(), code=0
     )
-    assert made.returncode == 0, made.stderr
     engines = lab.processes()
     assert len(engines) >= 2, "the engine and its watchdog"
     for pid in engines:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import ended
 
 from .conftest import OWNER, PREFIX, Lab, clear_left
 
@@ -25,14 +26,9 @@ with new_lab() as lab:
 
 def test_a_killed_runs_disks_are_taken_away_and_a_running_ones_stay(lab: Lab) -> None:
     device = lab.attach("azure/P30", "--size", "64MiB")["device"]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
+    killed = ended(
+        [sys.executable, "-c", KILLED], cwd=Path(__file__).parents[2], code=-signal.SIGKILL
     )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = Lab(Path(killed.stdout.strip()))
     assert all((left.devices(), left.mounts(), left.processes()))
     assert left.root.name.startswith(PREFIX)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from campaigns.kills.trouble import try_trouble
 from campaigns.kills.writer import Writing
 from tests.apart import apart
 from tests.journal import Promise
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 
@@ -28,15 +28,12 @@ def test_some_steps_of_some_commands_are_killed_and_nothing_is_lost_or_left(tmp_
     chosen = ["attach second", "clean dead host"]
     options = [word for name in chosen for word in ("--scenario", name)]
     state = ["--state", str(tmp_path / "state.jsonl")]
-    ran = subprocess.run(
+    ran = ended(
         [sys.executable, "-m", "campaigns.kills", "--points", "3", *options, *state],
+        most_s=400,
         cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
+        code=0,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "of 3 tried" in ran.stdout
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from disklab.kits import kit_named, shipped
 
 from tests.hosts.conftest import DISKLAB, Lab
+from tests.programs import ended
 
 pytestmark = [pytest.mark.machine, pytest.mark.long]
 KAFKA = Path(__file__).parents[2] / "experiments" / "kafka-disks-and-copies.yaml"
@@ -19,15 +19,12 @@ MOST_MINUTES = 15
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_kit_starts_takes_its_load_and_stops(lab: Lab, name: str) -> None:
-    tried = subprocess.run(
+    tried = ended(
         [str(DISKLAB), "kit", "try", name, "--json", "--seconds", "3"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+        most_s=600,
         env=lab.environment(),
+        code=0,
     )
-    assert tried.returncode == 0, tried.stderr
     figures = json.loads(tried.stdout)
     kit = kit_named(name).kit
     assert set(figures["counters"]) == {counter.name for counter in kit.counters}
@@ -41,12 +38,9 @@ def test_a_kit_starts_takes_its_load_and_stops(lab: Lab, name: str) -> None:
 
 def test_kafka_says_which_disk_it_needs_and_what_is_lost(lab: Lab, tmp_path: Path) -> None:
     begun = time.monotonic()
-    ran = subprocess.run(
+    ran = ended(
         [str(DISKLAB), "rehearse", str(KAFKA), "--quick", "--json", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
+        most_s=3600,
         env=lab.environment(),
     )
     minutes = (time.monotonic() - begun) / 60

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
+from tests.programs import ended
 
 EXPERIMENT = """
 title: What does a lost host lose?
@@ -47,12 +47,9 @@ def test_a_host_loses_what_no_setting_promised(lab: Lab, tmp_path: Path, kit: st
     file = tmp_path / "lost.yaml"
     file.write_text(text, encoding="utf-8")
     out = tmp_path / "runs"
-    said = subprocess.run(
+    said = ended(
         [str(DISKLAB), "rehearse", str(file), "--quick", "--json", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
+        most_s=400,
         env=lab.environment(),
     )
     assert said.returncode in {0, 1}, said.stderr

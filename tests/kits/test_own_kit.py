@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.measurement.bench import Bench
 from tests.privilege.conftest import CALLER
 from tests.privilege.test_caller import owners
 from tests.privilege.test_divided import NOTHING, as_caller, nothing_left
+from tests.programs import ended
 
 from .conftest import MEASURED, own_kit
 
@@ -148,13 +148,8 @@ def test_steps_of_a_node_run_in_its_own_network(lab: Lab, mine: Path) -> None:
     file.write_text(MEASURED.replace("cluster: {", network), encoding="utf-8")
     out = str(mine / "runs")
     words = ["rehearse", str(file), "--kit", str(kit), "--quick", "--json", "--out", out]
-    ran = subprocess.run(
-        [str(Path(sys.executable).with_name("disklab")), *words],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-        env=lab.environment(),
+    ran = ended(
+        [str(Path(sys.executable).with_name("disklab")), *words], most_s=400, env=lab.environment()
     )
     assert ran.returncode in (0, 1), ran.stderr
     (line,) = ran.stdout.splitlines()

@@ -22,6 +22,7 @@ from tests.contrast import CONTRAST
 from tests.keyboard import complaints
 from tests.knob.choices import choice, everything
 from tests.knob.test_what_if import specified
+from tests.programs import ended
 from tests.web.test_live_page import TOKEN, served
 
 Json = dict[str, Any]
@@ -114,13 +115,7 @@ def test_jobs_have_the_bytes_of_the_engine(tab: Page, page: Path, jobs: int) -> 
     answers = tab.evaluate(ASK, [[choice(chance, offered) for _ in range(4 * jobs)], jobs])
     assert len(answers) == jobs
     lines = "".join(f"{job}\n" for job, _ in answers)
-    engine = subprocess.run(
-        [find_engine(), "simulate", "--jobs", "1"],
-        check=False,
-        input=lines,
-        capture_output=True,
-        text=True,
-    )
+    engine = ended([find_engine(), "simulate", "--jobs", "1"], input=lines)
     told = engine.stdout.splitlines(keepends=True)[:-1]
     without = [re.sub(r'"wall_s":[0-9.e-]+', '"wall_s":0.0', line) for line in told]
     assert [text for _, text in answers] == without

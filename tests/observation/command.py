@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from tests.programs import ended
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 VARIABLE = "OBSERVED_PASSWORD"
@@ -48,15 +49,9 @@ def variables(database: Known) -> dict[str, str]:
 
 def observed(engine: str, database: Known, out: Path, *options: str) -> dict[str, Any]:
     """Return what it says of a database."""
-    ran = subprocess.run(
-        command(engine, database, out, *options),
-        env=variables(database),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+    ran = ended(
+        command(engine, database, out, *options), most_s=SECONDS, env=variables(database), code=0
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     assert str(database.target["password"]) not in ran.stdout + ran.stderr + out.read_text()
     found: dict[str, Any] = json.loads(ran.stdout)
     return found

@@ -21,6 +21,7 @@ from disklab.observation.machine import LEAST_INTERVAL_S
 from tests.databases.rows import asking_cql
 from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 
@@ -70,14 +71,11 @@ def test_advice_on_the_file_says_whether_to_move_and_what_it_saves(
     out = tmp_path / "observed.yaml"
     observed("cassandra", database, out, "--for", "4s", *HARDWARE, "--p99", "20")
     few = ("--candidates", "P10,E4s_v4,E4s_v3", "--no-bands", "--json")
-    ran = subprocess.run(
+    ran = ended(
         [str(DISKLAB), "advise", str(out), *few, "--out", str(tmp_path / "runs")],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+        most_s=SECONDS,
+        code=0,
     )
-    assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     first = told["answer"][0]
     assert first.startswith("Move to 1 x E4s_v")
@@ -141,8 +139,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 def test_a_node_that_does_not_answer_is_an_error_and_no_file(tmp_path: Path) -> None:
     out = tmp_path / "observed.yaml"
     asked = (str(DISKLAB), "observe", "cassandra", "--address", "127.63.1.1:9", "--out", str(out))
-    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 1
+    ran = ended(asked, code=1)
     assert "127.63.1.1:9" in ran.stderr
     assert not out.exists()
 
@@ -183,15 +180,12 @@ def test_three_nodes_of_an_older_release_tell_a_role_of_few_rights(
         watch = AsRole(made, "watch", SECRET)
         with loaded(made, RATE, READ_RATIO):
             time.sleep(3.0)
-            refused = subprocess.run(
+            refused = ended(
                 command("cassandra", watch, tmp_path / "refused.yaml", "--for", "2s"),
+                most_s=SECONDS,
                 env=variables(watch),
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
+                code=1,
             )
-            assert refused.returncode == 1
             assert "GRANT SELECT ON KEYSPACE system_views TO watch" in refused.stdout
             with asking_cql(made.target) as query:
                 query.ask("GRANT SELECT ON KEYSPACE system_views TO watch")

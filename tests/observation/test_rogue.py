@@ -17,6 +17,7 @@ from disklab.spec.draft import flow
 from tests.observation import rogue
 from tests.observation.command import DISKLAB, VARIABLE
 from tests.observation.rogue import Rogue
+from tests.programs import ended
 
 PASSWORD = "correct horse battery"
 SERVERS = {"mariadb": rogue.mysql, "postgresql": rogue.postgresql}
@@ -29,14 +30,7 @@ def command(engine: str, address: str, out: Path, *options: str) -> list[str]:
 
 
 def looked(engine: str, address: str, out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(engine, address, out),
-        env={**os.environ, VARIABLE: PASSWORD},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return ended(command(engine, address, out), env={**os.environ, VARIABLE: PASSWORD})
 
 
 @pytest.mark.parametrize("rate_per_s", [20.0, 67_160.0, 2e6, 9e8])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from disklab.machines.binary import find_engine
+
+from tests.programs import ended
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "accuracy_page.py"
@@ -80,7 +81,7 @@ def test_another_catalogue_is_noticed(script: ModuleType, monkeypatch: pytest.Mo
 def test_every_mechanism_of_the_simulator_is_switched_off_once(script: ModuleType) -> None:
     job = json.dumps({"cell": 0, "seed": 1, "ablate": ["gravity"]})
     command = [str(find_engine()), "simulate"]
-    ran = subprocess.run(command, input=job, capture_output=True, text=True, check=False)
+    ran = ended(command, input=job)
     named = re.findall(r"`(\w+)`", (ran.stdout + ran.stderr).partition("expected one of")[2])
     assert named, ran.stdout + ran.stderr
     assert sorted(script.MECHANISMS) == sorted(named)

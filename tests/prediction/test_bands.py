@@ -187,8 +187,7 @@ def test_reads_of_one_copy_have_no_unknowns_of_writes_or_copies() -> None:
 
 def predicted(out: Path, *arguments: str) -> Any:
     words = ["predict", str(THREADS), *ONE_CELL, "--fidelity", "quick"]
-    ran = disklab(*words, *arguments, "--json", "--out", str(out))
-    assert ran.returncode == 0, ran.stderr
+    ran = disklab(*words, *arguments, "--json", "--out", str(out), code=0)
     (line,) = ran.stdout.splitlines()
     return json.loads(line)
 

@@ -104,8 +104,7 @@ def test_a_profile_of_cassandra_stress_is_told_what_to_write(tmp_path: Path) -> 
     """scylladb/scylladb#23376: a user profile, which is YAML and no experiment."""
     file = tmp_path / "profile.yaml"
     file.write_text("keyspace: ks\ntable: t\ncolumnspec:\n- {name: a, size: fixed(10)}\n")
-    ran = disklab("experiment", "check", str(file))
-    assert ran.returncode == 2
+    ran = disklab("experiment", "check", str(file), code=2)
     said = " ".join(ran.stderr.split())
     assert "is a user profile of cassandra-stress, not an experiment" in said
     assert said.count("error:") == 1
@@ -200,8 +199,7 @@ fieldlength=100
 def test_a_workload_file_of_ycsb_is_told_what_to_write(tmp_path: Path) -> None:
     file = tmp_path / "workloada"
     file.write_text(YCSB)
-    ran = disklab("experiment", "check", str(file))
-    assert ran.returncode == 2
+    ran = disklab("experiment", "check", str(file), code=2)
     message = " ".join(ran.stderr.split())
     assert "is a workload file of YCSB, not an experiment" in message
     assert "dataset: {rows: 1000, row: 10 x 100B}" in message
@@ -213,8 +211,7 @@ def test_the_probe_takes_the_usual_options_of_fio(tmp_path: Path) -> None:
     """k8s and etcd threads: randrw, rwmixread=75, bs=4k, iodepth=64."""
     options = "--disk azure/P10 --vm azure/Standard_D4s_v3 --rw randrw --rwmixread 75 --bs 4k"
     load = "--profile async --jobs 1 --depth 64 --duration 1s --size 16MiB --json"
-    ran = disklab("probe", str(tmp_path), *options.split(), *load.split())
-    assert ran.returncode == 0, ran.stderr
+    ran = disklab("probe", str(tmp_path), *options.split(), *load.split(), code=0)
     (cell,) = [json.loads(line) for line in ran.stdout.splitlines()]
     assert cell["promise"]["ops_per_s"] in (500, 3500)
     assert cell["per_operation"].keys() == {"read", "write"}

@@ -39,8 +39,7 @@ def write(folder: Path, more: str = "", cache: str = "empty", gap_us: int = 5_00
 def predicted(file: Path, *more: str) -> list[dict[str, Any]]:
     # From another folder: the trace lies beside the experiment.
     words = ["predict", str(file), "--json", *more, "--out", str(file.parent / "runs")]
-    ran = disklab(*words, environment={**os.environ, "COLUMNS": "200"})
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = disklab(*words, environment={**os.environ, "COLUMNS": "200"}, code=0)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
@@ -106,8 +105,7 @@ def test_what_is_wrong_is_told_before_anything_runs(
     file = write(tmp_path, more)
     (tmp_path / "t.csv").write_text(lines)
     words = ["predict", str(file), "--out", str(tmp_path / "runs")]
-    ran = disklab(*words, environment={**os.environ, "COLUMNS": "300"})
-    assert ran.returncode == 2, ran.stdout
+    ran = disklab(*words, environment={**os.environ, "COLUMNS": "300"}, code=2)
     assert told in ran.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.prediction.test_command import NONE_128, THREADS
+from tests.programs import ended
 
 from .conftest import CALLER
 
@@ -25,15 +26,12 @@ def owners(*places: Path) -> dict[str, int]:
 
 
 def disklab(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
+    ran = ended(
         [str(DISKLAB), *arguments],
         env={**os.environ, **SUDO},
-        check=False,
-        capture_output=True,
-        text=True,
         cwd=Path(__file__).parents[2],
+        code=code,
     )
-    assert ran.returncode == code, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
     return ran
 
@@ -63,12 +61,9 @@ assert 1 <= ended.seconds < 30, ended
 @pytest.mark.machine
 def test_ios_are_recorded_by_roots_part_and_observed_by_the_caller(mine: Path) -> None:
     device = os.stat(mine).st_dev
-    ran = subprocess.run(
+    ran = ended(
         [sys.executable, "-c", RECORDING, f"{os.major(device)}:{os.minor(device)}"],
         env={**os.environ, **SUDO},
-        check=False,
-        capture_output=True,
-        text=True,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from disklab.errors import MachineError
 from disklab.privilege.probing import FORMS
 
 from tests.hosts.conftest import Lab
+from tests.programs import ended
 
 from .conftest import CALLER
 from .test_caller import DISKLAB, SUDO, owners
@@ -23,19 +23,15 @@ ONE_CELL = ("--rw", "randread", "--bs", "4k", "--profile", "sync", "--duration",
 @pytest.mark.machine
 @pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
 def test_results_of_an_emulated_disk_are_the_callers(lab: Lab, mine: Path) -> None:
-    ran = subprocess.run(
+    ran = ended(
         [
             *(str(DISKLAB), "probe", "--disk", "azure/P30", *ONE_CELL, "--size", "16MiB"),
             *("--json", "--out", str(mine / "results")),
         ],
         env={**lab.environment(), **SUDO},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=180,
         cwd=mine,
+        code=0,
     )
-    assert ran.returncode == 0, ran.stderr
     (told,) = [json.loads(line) for line in ran.stdout.splitlines()]
     assert told["valid"] in (True, False)
     (run,) = (mine / "results").iterdir()

@@ -21,6 +21,7 @@ from disklab.privilege.talk import Link
 from disklab.privilege.volumes import FORMS, Attach, VolumesPart
 
 from tests.hosts.conftest import Lab, new_lab
+from tests.programs import ended
 
 from .conftest import CALLER
 from .test_caller import DISKLAB, SUDO
@@ -33,16 +34,9 @@ pytestmark = [
 
 def disk(lab: Lab, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `sudo disklab disk`."""
-    ran = subprocess.run(
-        [str(DISKLAB), "disk", *arguments],
-        env={**lab.environment(), **SUDO},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        cwd="/",
+    ran = ended(
+        [str(DISKLAB), "disk", *arguments], env={**lab.environment(), **SUDO}, cwd="/", code=code
     )
-    assert ran.returncode == code, ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
     return ran
 

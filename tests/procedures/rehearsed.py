@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from tests.hosts.conftest import DISKLAB, Lab
+from tests.programs import ended
 
 
 def rehearsed(lab: Lab, file: Path, *options: str, most_s: float) -> tuple[dict[str, Any], Path]:
@@ -18,14 +18,7 @@ def rehearsed(lab: Lab, file: Path, *options: str, most_s: float) -> tuple[dict[
     """
     out = file.with_suffix(".runs")
     command = [str(DISKLAB), "rehearse", str(file), *options, "--quick", "--json"]
-    said = subprocess.run(
-        [*command, "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=most_s,
-        check=False,
-        env=lab.environment(),
-    )
+    said = ended([*command, "--out", str(out)], most_s=most_s, env=lab.environment())
     # 1: nothing is valid.
     assert said.returncode in {0, 1}, said.stderr
     result: dict[str, Any] = json.loads(said.stdout.splitlines()[0])
@@ -43,14 +36,7 @@ def only_result(file: Path, mode: str = "rehearse") -> dict[str, Any]:
         "DISKLAB_DATA_DIR": str(folder / "data"),
     }
     command = [str(DISKLAB), mode, str(file), "--json", "--repeat", "1"]
-    ran = subprocess.run(
-        [*command, "--out", str(folder / mode)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env=env,
-    )
+    ran = ended([*command, "--out", str(folder / mode)], env=env)
     assert ran.returncode in (0, 1), ran.stderr
     (result,) = [json.loads(line) for line in ran.stdout.splitlines()]
     # A busy machine makes a rehearsal invalid, and says so; what was done is the same.

@@ -13,6 +13,7 @@ import pytest
 
 from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
+from tests.programs import ended
 
 # In CI test_broken_links rehearses on emulated hosts, and tests/hosts/test_delays.py measures their
 # network.
@@ -49,15 +50,7 @@ def command(folder: Path) -> list[str]:
 
 
 def test_the_network_is_in_the_answer(lab: Lab, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        command(tmp_path),
-        env=lab.environment(),
-        capture_output=True,
-        text=True,
-        timeout=MOST_SECONDS,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ended(command(tmp_path), most_s=MOST_SECONDS, env=lab.environment(), code=0)
     (trials,) = tmp_path.glob("runs/*/trials.jsonl")
     (trial,) = map(json.loads, trials.read_text().splitlines())
     assert trial["status"] in ("ok", "invalid"), trial["reason"]

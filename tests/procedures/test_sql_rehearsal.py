@@ -23,6 +23,7 @@ from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI
 from tests.hosts.conftest import DISKLAB, Lab
+from tests.programs import ended
 
 pytestmark = pytest.mark.machine
 
@@ -168,12 +169,9 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
         torn.write('{"trial": 1, "status": "o')
     lab.run("clean")
     assert_nothing_is_left(lab, running.process.pid)
-    ran = subprocess.run(
+    ran = ended(
         [str(DISKLAB), "rehearse", "--resume", str(run), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=MOST_SECONDS,
+        most_s=MOST_SECONDS,
         env=lab.environment(),
     )
     assert ran.returncode in (0, 1), ran.stderr  # 1: a busy machine made both trials invalid

@@ -24,6 +24,7 @@ from disklab.results.event_log import EVENTS, WISH, EventLog, Wish, wish
 from disklab.spec import bundled
 
 from tests.in_process import disklab as in_process
+from tests.programs import ended
 from tests.report import synthetic
 from tests.results import made
 from tests.results.test_damaged import read_all
@@ -141,7 +142,7 @@ def test_a_link_or_pipe_in_a_run_is_an_error_with_a_place_and_not_read(
 
 def disklab(*words: str) -> subprocess.CompletedProcess[str]:
     command = [str(DISKLAB), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return ended(command)
 
 
 def begun(tmp_path: Path, command: str) -> Run:
