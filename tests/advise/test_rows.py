@@ -129,3 +129,8 @@ def test_each_alternative_is_one_plain_sentence_with_money() -> None:
         "nodes' CPU is 85 % busy.",
         f"3 x {dear.hardware} does the same for 200 USD a month more.",
     ]
+    # What misses the promise for the same price is no way to save.
+    looked = [replace(looked[0], candidate=replace(cheap, usd_per_month=1000.0))]
+    assert alternatives(rows_of(options, looked, 3)) == [
+        f"3 x {dear.hardware} does the same for 200 USD a month more."
+    ]
