@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import pytest
 from disklab.databases.observing import CacheSeen
-from disklab.observation.found import WorkingSet, working_set
+from disklab.observation.found import WorkingSet, short_bytes, working_set
 
 ROWS = 10_000
 
@@ -66,3 +66,13 @@ def test_what_a_cache_cannot_tell_is_said() -> None:
     assert "holds nothing" in str(
         working_set(nothing, CacheSeen("key cache", "rows", 0.0, False, 0.0, 5e3), ROWS)
     )
+    # From so much on it tells nothing, or that all reads are of what it holds.
+    most = CacheSeen("key cache", "rows", 0.98, False, 4e5, 5e5)
+    assert "cannot show" in str(working_set(nothing, most, 1.0))
+    nearly = CacheSeen("key cache", "rows", 100.0, True, 9_800.0, 10_000.0)
+    assert "nearly all reads" in str(working_set(nothing, nearly, ROWS))
+
+
+def test_a_row_of_a_thousand_bytes_is_told_in_kb() -> None:
+    assert short_bytes(999.4) == "999 B"
+    assert short_bytes(1000.0) == "1.0 kB"

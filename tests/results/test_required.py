@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from disklab.errors import UserError
 from disklab.results import TrialResult
-from disklab.results.required import Outcome, kept, only_durability, required_of
+from disklab.results.required import Outcome, kept, least_ratio, only_durability, required_of
 from disklab.spec import parse
 
 FILE = """
@@ -161,6 +161,17 @@ def test_head_room_follows_from_the_fullest_limit() -> None:
         told = kept(asked, [result(bottleneck=bound)])
         assert told is not None
         assert told.outcome is outcome
+
+
+def test_what_is_exactly_at_its_bound_is_no_miss() -> None:
+    closed = {"loop": {"kind": "closed", "threads": 8}}
+    told = kept(required("{rate: 1000/s}"), [result(rate=rate, **closed) for rate in (900, 1000)])
+    assert told is not None
+    assert told.outcome is Outcome.CANNOT_TELL
+    carried = 1000.0 * (1 + 0.2) * least_ratio([result()])
+    told = kept(required("{head_room: 20%}"), [result(rate=carried)])
+    assert told is not None
+    assert "head-room" in {point.what for point in told.points}
 
 
 def test_a_price_above_the_budget_or_unknown_is_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from disklab.engine.load import LoadDone
+from disklab.engine.load import LoadDone, LoadReady
 from disklab.kits.results import Reader
 from disklab.kits.schema import Result, Tool
 from disklab.results import decode
@@ -25,7 +25,9 @@ def test_only_a_closed_loop_has_times_of_service(
     tool = Tool(run=("bench",), loop=loop, results=(RESULT,))
     words = ["sh", "-c", "echo 1000 done, 1 ms, 2 ms, 3 ms"]
     with ToolRun("bench", tool, words, 20.0, []) as run:
-        *_, done = run
+        ready, *_, done = run
+    assert isinstance(ready, LoadReady)
+    assert ready.loop == loop
     assert isinstance(done, LoadDone)
     assert decode(done.response["operation"]).total == 1000
     assert ("operation" in done.service) == has_service

@@ -1,0 +1,33 @@
+"""What is said of a timetable's steps, of data that come back, and of a year."""
+
+from __future__ import annotations
+
+import pytest
+from disklab.results.records import Bottleneck, Rebuild, Recovery, StepTaken, Yearly
+from disklab.results.timetable import _rebuild_in_words, how_in_words, steps_in_words
+
+
+@pytest.mark.parametrize(
+    ("bound", "year", "rebuild"),
+    [
+        ("latency", "the rebuild is limited by no limit: x", "no limit reached"),
+        ("node CPU", "the rebuild is limited by node CPU: x", "limited by node CPU (50% used)"),
+    ],
+)
+def test_a_rebuild_that_reached_no_limit_says_so(bound: str, year: str, rebuild: str) -> None:
+    numbers = dict.fromkeys(
+        ("unavailable_min", "row_unavailable_min", "loss_probability", "drawn_unavailable_min"), 0.1
+    )
+    counts = dict.fromkeys(("drawn_years", "drawn_outages", "drawn_losses"), 3)
+    assert year in how_in_words(Yearly(bound=bound, lever="x", **numbers, **counts))
+    came = Rebuild(
+        kind="stream", node="n1", size_bytes=10**9, seen_bytes=10**9, bytes_per_s=1e8,
+        seconds=10, sources=2, bound=Bottleneck(resource=bound, utilisation=0.5),
+    )  # fmt: skip
+    assert rebuild in _rebuild_in_words(came)
+
+
+def test_parts_of_a_step_are_told_from_one_second_on() -> None:
+    parts = {"stop": 0.9, "copy": 1.0}
+    step = StepTaken(kind="replace", node="n2", at_s=4, begun_s=4, ended_s=9, parts_s=parts)
+    assert steps_in_words(Recovery(steps=[step])) == "replace n2 at 4 s (copy 1 s)"
