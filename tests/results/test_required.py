@@ -164,8 +164,8 @@ def test_head_room_follows_from_the_fullest_limit() -> None:
 
 
 def test_what_is_exactly_at_its_bound_is_no_miss() -> None:
-    closed = {"loop": {"kind": "closed", "threads": 8}}
-    told = kept(required("{rate: 1000/s}"), [result(rate=rate, **closed) for rate in (900, 1000)])
+    loop = {"kind": "closed", "threads": 8}
+    told = kept(required("{rate: 1000/s}"), [result(rate=rate, loop=loop) for rate in (900, 1000)])
     assert told is not None
     assert told.outcome is Outcome.CANNOT_TELL
     carried = 1000.0 * (1 + 0.2) * least_ratio([result()])
