@@ -24,8 +24,10 @@ from typing import IO
 from disklab.catalog import load_catalog
 from disklab.cli import main as command_line
 from disklab.engine.process import EngineProcess
-from disklab.hosts.control_group import GroupRoot, groups_left, marked_processes
+from disklab.hosts.control_group import GroupRoot, marked_processes
 from disklab.hosts.places import Places, VolumeRecord
+
+from tests.hosts.conftest import groups_left
 
 PREFIX = "disklab-campaign-"
 OWNER = "owner"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.hosts.control_group import PARENT, ControlGroup, GroupRoot
 
 from tests import in_process
 from tests.foreign import loop_device
@@ -187,3 +188,11 @@ def foreign(lab: Lab) -> Iterator[Path]:
     file.write_bytes(os.urandom(1 << 20))
     with loop_device(file) as made:
         yield made
+
+
+def groups_left(root: GroupRoot) -> list[ControlGroup]:
+    """Return every memory group of disklab's."""
+    with suppress(OSError):
+        folders = sorted((root.memory / PARENT).iterdir())
+        return [ControlGroup(folder.name, root) for folder in folders if folder.is_dir()]
+    return []

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.errors import UserError
-from disklab.hosts.control_group import GroupRoot, groups_left, marked_processes
+from disklab.hosts.control_group import GroupRoot, marked_processes
 from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI
-from tests.hosts.conftest import DISKLAB, Lab
+from tests.hosts.conftest import DISKLAB, Lab, groups_left
 from tests.programs import ended
 
 pytestmark = pytest.mark.machine

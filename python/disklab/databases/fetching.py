@@ -27,7 +27,6 @@ LEAST_GO = "1.21"
 _ALONE = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
-_COORDINATES = ("groupId", "artifactId", "version", "type", "classifier")
 
 
 def _ignore(_: str) -> None:

@@ -325,14 +325,6 @@ def memory_use(stat: Path, version: int) -> MemoryUse:
     )
 
 
-def groups_left(root: GroupRoot) -> list[ControlGroup]:
-    """Return every group below our folder."""
-    with suppress(OSError):
-        folders = sorted((root.memory / PARENT).iterdir())
-        return [ControlGroup(folder.name, root) for folder in folders if folder.is_dir()]
-    return []
-
-
 def _enable(folder: Path) -> None:
     """Let the children of a v2 group have the memory controller, and io where there is one."""
     file = folder / "cgroup.subtree_control"

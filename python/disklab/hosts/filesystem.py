@@ -94,11 +94,8 @@ def force_unmount(mount: Mount, *flags: str) -> bool:
 
 
 def abort(host: HostPlace, how: str = "-f") -> None:
-    """Fail every I/O that waits for a dead host: MNT_FORCE aborts the connection, busy or not.
-
-    A killed start may leave several mounts on top of each other. `how`: -l, they go with who uses
-    them.
-    """
+    """Fail every I/O that waits for a dead host: MNT_FORCE aborts it. `how` -l: it goes unused."""
+    # A killed start may leave several mounts on top of each other.
     for mount in reversed(mounts()):
         if is_our_fuse_mount(mount, host):
             force_unmount(mount, how)
@@ -108,8 +105,8 @@ def abort(host: HostPlace, how: str = "-f") -> None:
 def _leading_to(mount: Mount) -> Iterator[tuple[str, int]]:
     """Yield a path that leads to this mount and no other, and the open folder that it begins with.
 
-    A path alone would be followed anew: who may rename a folder above could have put a link there,
-    to a mount of somebody else's. Raises MachineError when the mount is no longer there.
+    A path alone is followed anew: who may rename a folder above could have put a link there, to a
+    mount of somebody else's. Raises MachineError when the mount is no longer there.
     """
     folder = number = None
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from disklab.databases.copies import Copies, new_password
-from disklab.databases.mariadb.configuration import DATABASE, PORT, SCHEMAS, USER, Role
+from disklab.databases.mariadb.configuration import DATABASE, PORT, USER, Role
 from disklab.databases.mariadb.installation import Installation
 from disklab.databases.mariadb.server import Server
 from disklab.databases.mariadb.sizing import FULL_REDO, MemoryPlan
@@ -41,8 +41,6 @@ COUNTERS = {
     "Binlog_group_commits": "binlog_group_commits",
 }
 
-
-_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = '{}'"
 
 REDO_SIZE = "innodb_log_file_size"
 FILLING = {
@@ -188,21 +186,6 @@ class MariaDB(Copies[Server]):
             metrics={to: counts[name] for name, to in self.metrics.items()},
             counters={to: counts[name] for name, to in self.counters.items()},
         )
-
-    def check_tables(self) -> Mapping[str, str]:
-        """Return what CHECK TABLE says of each table, after a fault: OK, or what is broken.
-
-        Of every server, with its name where there are several.
-        """
-        found = {}
-        for server in self.servers:
-            sql = server.connection()
-            prefix = f"{server.place.name}: " if len(self.servers) > 1 else ""
-            for schema in SCHEMAS:
-                for (table,) in sql.ask(_TABLES.format(schema)):
-                    checked = sql.ask(f"CHECK TABLE `{schema}`.`{table}`")
-                    found[prefix + table] = checked[-1][-1]
-        return found
 
 
 def _global(values: Mapping[str, str]) -> str:
