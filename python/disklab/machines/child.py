@@ -38,7 +38,7 @@ class Started(subprocess.Popen[bytes]):
         self._waitpid_lock = threading.RLock()
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal. Popen looks at it first, and in a handler takes its code from a wait."""
+        """Send it a signal; Popen's own looks at it first, and takes its code from a wait."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, sig)
