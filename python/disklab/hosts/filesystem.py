@@ -94,7 +94,7 @@ def force_unmount(mount: Mount, *flags: str) -> bool:
 
 
 def abort(host: HostPlace, how: str = "-f") -> None:
-    """Fail every I/O that waits for a dead host: MNT_FORCE aborts it; -l: it goes with its users."""
+    """Fail every I/O that waits for a dead host: MNT_FORCE aborts it; -l: its users keep it."""
     # A killed start may leave several mounts on top of each other.
     for mount in reversed(mounts()):
         if is_our_fuse_mount(mount, host):
