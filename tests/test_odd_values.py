@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from disklab import spec
 
 from tests.in_process import disklab
 
@@ -36,3 +39,18 @@ def test_it_is_refused_in_words(words: tuple[str, ...], place: str) -> None:
     assert ran.returncode == 2, ran.stderr
     assert place in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_measure_takes_an_example_by_its_name(tmp_path: Path) -> None:
+    """It said that there is no etcd-which-disk, and asked for etcd-which-disk."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text("hosts: 5\n")
+    ran = disklab("measure", "etcd-which-disk", "--hosts", str(hosts))
+    assert ran.returncode == 2
+    assert "etcd-which-disk" not in ran.stderr
+    assert "hosts.yaml:1" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["etcd-which-disk", "etcd-which-disk.yaml"])
+def test_an_example_is_read_by_its_name(name: str) -> None:
+    assert spec.load(name).cells

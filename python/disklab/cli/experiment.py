@@ -105,7 +105,7 @@ def check(
     checked: list[dict[str, Any]] = []
     for file in files:
         try:
-            trials = spec.load(bundled.found(file)).trials("predict")
+            trials = spec.load(file).trials("predict")
         except UserError as error:  # noqa: PERF203 - each file has problems of its own
             problems += error.problems
         else:

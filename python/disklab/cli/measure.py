@@ -18,6 +18,7 @@ from disklab.cli.rehearse import (
     RESUMED,
     Again,
     AgainToo,
+    Experiment,
     JsonTrials,
     OnEnd,
     Quick,
@@ -38,9 +39,7 @@ HostsOption = Annotated[
 
 
 def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
-    experiment: Annotated[
-        Path | None, typer.Argument(metavar="EXPERIMENT", help="An experiment file (.yaml).")
-    ] = None,
+    experiment: Experiment = None,
     hosts: HostsOption = None,
     cloud: cloud_options.Cloud = None,
     region: cloud_options.Region = None,

@@ -19,7 +19,6 @@ from disklab.cli.output import Json, console, notes, print_json
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError
 from disklab.results import DEFAULT_OUT, Run
-from disklab.spec import bundled
 
 if TYPE_CHECKING:
     from disklab.report.report import Report
@@ -139,7 +138,7 @@ def rehearsed(name: str, only: list[str] | None, out: Path) -> Run:
     tell = notes()
     say: Callable[[str], Any] = lambda text: tell.print(text, style="dim", markup=False)  # noqa: E731
     asked = preparation.Options(repeats=1, quick=True, only=choices(only))
-    described = spec.load(bundled.found(Path(name)))
+    described = spec.load(name)
     root, look = root_of(root_part())
     with RunView(tell) as view:
         prepared = preparation.prepare(described, asked, out, say, look)
@@ -151,7 +150,7 @@ def rehearsed(name: str, only: list[str] | None, out: Path) -> Run:
 
 def experiment(name: str, only: list[str] | None) -> spec.Experiment:
     """Return a bundled experiment, or the part of it that is wanted."""
-    return spec.load(bundled.found(Path(name))).only(choices(only))
+    return spec.load(name).only(choices(only))
 
 
 def together(runs: Sequence[Run]) -> tuple[Report, str]:

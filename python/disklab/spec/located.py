@@ -283,7 +283,8 @@ EXPERIMENT = Form(
 
 
 def read_document(path: Path, form: Form = EXPERIMENT) -> Document:
-    """Return what a file says. Raises UserError when it is no mapping in YAML."""
+    """Return what a file says, or an example by its name. Raises UserError: no mapping in YAML."""
+    path = bundled.found(path) if form is EXPERIMENT else path
     return document_of(path, text_of(path, form), form)
 
 
