@@ -123,7 +123,7 @@ busy: setup
 # On demand, as root: Ctrl-C at random moments of every command; about half an hour.
 INTERRUPTS := 200
 interrupts: setup
-	$(BIN)/python -m campaigns.interrupts --tries $(INTERRUPTS) --seed $(SEED)
+	$(BIN)/python -m campaigns.interrupts --tries $(INTERRUPTS) --seed $(SEED) --page docs/security-tries.md
 
 # On demand: random questions whose recommendation is simulated again, with credits spent; about ten seconds a question.
 QUESTIONS := 200

@@ -21,7 +21,12 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+
+from campaigns.attack.campaign import Tally
+from campaigns.attack.page import INTERRUPTS as KIND
+from campaigns.attack.page import renewed
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -178,6 +183,7 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="these commands")
+    parser.add_argument("--page", type=Path, help="where the counts are written")
     given = parser.parse_args()
     chance = random.Random(given.seed)
     faults: list[str] = []
@@ -195,14 +201,18 @@ def main() -> int:
             # Each command gets early ones and later ones in turn.
             early = number // len(names) % 2 == 0
             at_s = chance.uniform(0.0, FIRST_S) if early else chance.uniform(FIRST_S, LATER_S)
-            ended = interrupted(name, own[name], at_s, Path(folder))
-            codes[name, "Python's start" if ended.is_pythons else ended.code] += 1
-            for fault in ended.faults:
+            end = interrupted(name, own[name], at_s, Path(folder))
+            codes[name, "Python's start" if end.is_pythons else end.code] += 1
+            for fault in end.faults:
                 faults.append(f"{name} at {at_s:.2f} s: {fault}")
-                print(faults[-1], ended.errors[-1500:], sep="\n", flush=True)
+                print(faults[-1], end.errors[-1500:], sep="\n", flush=True)
     for (name, code), count in sorted(codes.items(), key=str):
         print(f"{name}: code {code}: {count}")
     print(f"{given.tries} interrupts, {len(faults)} faults")
+    if given.page is not None:
+        ended = sum(count for (_, code), count in codes.items() if code in INTERRUPTED)
+        tally = Tally(KIND, given.tries, ended, faults)
+        renewed(given.page, [tally], given.seed, datetime.now(timezone.utc).date().isoformat())
     return bool(faults)
 
 

@@ -72,6 +72,14 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "H4",
+        "root's part of `run` made its caller the owner of a new folder anywhere",
+        (
+            "tests/privilege/test_closed_lists.py::test_no_request_of_run_names_a_host_or_a_path",
+            "tests/privilege/test_volumes.py::test_a_caller_mounts_in_no_folder_of_roots",
+        ),
+    ),
+    Finding(
         "M1",
         "`disk attach --mount` followed a link put there meanwhile",
         (
@@ -123,6 +131,11 @@ FINDINGS = (
             "tests/privilege/test_divided.py::test_a_signal_to_either_part_ends_both_in_order",
             "tests/hosts/test_clean.py::test_six_signals_while_a_host_starts_leave_nothing",
         ),
+    ),
+    Finding(
+        "M13",
+        "root unmounted what a link in the place of a mount's folder led to",
+        ("tests/hosts/test_mount_point.py::test_what_stands_where_a_mount_was_is_not_unmounted",),
     ),
     Finding(
         "L1",
