@@ -119,9 +119,7 @@ impl Host {
 
     pub(crate) fn set_credits_of_all(&mut self, now: u64, ppm: u32) {
         for gate in 0..self.gates.len() as u32 {
-            self.gates[gate as usize]
-                .meter_mut()
-                .set_credit_share(now, ppm);
+            self.gates[gate as usize].meter_mut().set_credit_share(ppm);
             self.plan_gate(gate, now);
         }
     }

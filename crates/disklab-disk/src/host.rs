@@ -154,7 +154,8 @@ impl Host {
     }
 
     /// Sets every bucket of burst credits, of the VM's budgets and of all disks, to a share of what
-    /// it holds, in parts per million; more than a million is full.
+    /// it holds, in parts per million; more than a million is full. Nothing is earned until the next
+    /// I/O, which finds just these.
     ///
     /// As after [`Host::change`], what this lets through is due now.
     pub fn set_credits(&mut self, now: Instant, ppm: u32) {

@@ -16,12 +16,20 @@ pub struct Meter {
     main: Bucket,
     /// The burst rate, when credits pay for it. Boxed, as the promise is, so that the gates of a
     /// host without bursts lie close together: an I/O passes four of them.
-    top: Option<Box<Bucket>>,
+    top: Option<Box<Top>>,
     unit: Unit,
     /// Bytes that one I/O of a limit in I/Os may carry at most.
     io_unit_bytes: u32,
     /// The promise.
     limit: Box<Limit>,
+}
+
+/// What a limit with credits has besides.
+#[derive(Clone, Debug)]
+struct Top {
+    bucket: Bucket,
+    /// The credits that the first I/O is to find, however late it comes; `None`: it came.
+    kept: Option<u64>,
 }
 
 impl Meter {
@@ -36,7 +44,8 @@ impl Meter {
                     Some(credits) => {
                         let mut main = Bucket::new(limit.per_s, limit.window_ns, credits, now);
                         main.set_units(burst.start.unwrap_or(credits));
-                        (main, Some(Box::new(top)))
+                        let kept = None;
+                        (main, Some(Box::new(Top { bucket: top, kept })))
                     }
                 }
             }
@@ -73,8 +82,11 @@ impl Meter {
         match &mut self.top {
             None => self.main.is_open(),
             Some(top) => {
-                top.refill(now);
-                self.main.is_open() && top.is_open()
+                top.bucket.refill(now);
+                if let Some(units) = top.kept.take() {
+                    self.main.set_units(units);
+                }
+                self.main.is_open() && top.bucket.is_open()
             }
         }
     }
@@ -83,7 +95,7 @@ impl Meter {
     #[inline]
     pub fn take(&mut self, units: u64) {
         if let Some(top) = &mut self.top {
-            top.take(units);
+            top.bucket.take(units);
         }
         self.main.take(units);
     }
@@ -112,35 +124,45 @@ impl Meter {
         let main = self.main.opens_at();
         match &self.top {
             None => main,
-            Some(top) => main.max(top.opens_at()),
+            Some(top) => main.max(top.bucket.opens_at()),
         }
     }
 
     /// The credits at `now`.
     pub fn credits(&self, now: u64) -> Option<Credits> {
         let capacity = self.limit.burst.as_ref()?.credits?;
-        let mut main = self.main.clone();
-        main.refill(now);
+        let kept = self.top.as_ref().and_then(|top| top.kept);
+        let left = kept.unwrap_or_else(|| {
+            let mut main = self.main.clone();
+            main.refill(now);
+            main.units()
+        });
         Some(Credits {
-            left: main.units().min(capacity),
+            left: left.min(capacity),
             capacity,
         })
     }
 
     /// Sets the credits, cut to the capacity. Without a credit bucket nothing happens.
     pub fn set_credits(&mut self, now: u64, units: u64) {
-        if self.top.is_some() {
+        if let Some(top) = &mut self.top {
+            top.kept = None;
             self.main.refill(now);
             self.main.set_units(units);
         }
     }
 
-    /// Sets the credits to a share of the capacity, in parts per million, at most all of it. Without
-    /// a credit bucket nothing happens.
-    pub fn set_credit_share(&mut self, now: u64, ppm: u32) {
+    /// Sets the credits that the next I/O finds, however late it comes, to a share of the capacity, in
+    /// parts per million, at most all of it. Without a credit bucket nothing happens.
+    ///
+    /// A load begins with these credits: a disk of 500 IOPS would earn 500 more in each second that
+    /// its programs take to start.
+    pub fn set_credit_share(&mut self, ppm: u32) {
         let capacity = self.limit.burst.as_ref().and_then(|burst| burst.credits);
         let share = u128::from(capacity.unwrap_or(0)) * u128::from(ppm.min(1_000_000)) / 1_000_000;
-        self.set_credits(now, u64::try_from(share).expect("at most the capacity"));
+        if let Some(top) = &mut self.top {
+            top.kept = Some(u64::try_from(share).expect("at most the capacity"));
+        }
     }
 
     /// Follows another limit from `now` on. Levels and debts stay, cut to the new capacities; a
@@ -148,15 +170,16 @@ impl Meter {
     pub fn change(&mut self, limit: &Limit, now: u64) {
         self.main.refill(now);
         if let Some(top) = &mut self.top {
-            top.refill(now);
+            top.bucket.refill(now);
         }
         let mut new = Meter::new(limit, now);
         match (&mut new.top, &self.top) {
             (None, None) => new.main.inherit(&self.main),
-            (None, Some(top)) => new.main.inherit(top),
-            (Some(top), None) => top.inherit(&self.main),
+            (None, Some(top)) => new.main.inherit(&top.bucket),
+            (Some(top), None) => top.bucket.inherit(&self.main),
             (Some(top), Some(old)) => {
-                top.inherit(old);
+                top.bucket.inherit(&old.bucket);
+                top.kept = old.kept;
                 new.main.inherit(&self.main);
             }
         }

@@ -110,6 +110,24 @@ fn credits_of_a_whole_host_are_set_as_shares() {
 }
 
 #[test]
+fn a_load_finds_the_credits_it_was_promised_however_late_it_begins() {
+    let base = with_burst(limit(Unit::Ios, 500, 0), 3_500, Some(6_000));
+    let disks = vec![disk("d", vec![base], constant(MS))];
+    let mut host = host(bare(vec![volume("data", disks)]));
+    let mut out = Vec::new();
+    let left = |host: &Host, now| host.counters(at(now), DATA).limits[0].credits.unwrap().left;
+    host.set_credits(at(0), 500_000);
+    assert_eq!(left(&host, 2 * SECOND), 3_000);
+    host.submit(at(2 * SECOND), read(0, 0), &mut out);
+    assert_eq!(left(&host, 2 * SECOND), 2_999);
+    assert_eq!(
+        left(&host, 3 * SECOND),
+        3_499,
+        "from now on they are earned"
+    );
+}
+
+#[test]
 fn an_io_that_waits_for_credits_leaves_when_they_come() {
     let base = with_burst(limit(Unit::Ios, 1, 0), 3_500, Some(6_000));
     let disks = vec![disk("d", vec![base], constant(MS))];
