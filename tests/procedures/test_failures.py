@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from disklab import spec
-from disklab.catalog import load_catalog
 from disklab.errors import DisklabError, EngineError, MachineError
-from disklab.events import Event, Progress, Warned
-from disklab.hosts.control_group import GroupRoot
-from disklab.hosts.places import Places
-from disklab.procedures import turn
-from disklab.procedures.build import Site
-from disklab.procedures.jobs import QUICK
-from disklab.procedures.life import Planned, live
-from disklab.procedures.plan import expected_s, order
-from disklab.procedures.rehearsal import Beds, Emulation
-from disklab.results import ExperimentNote, Run, RunInfo
+from disklab.events import Progress, Warned
 
 from tests.fakes.world import World
+
+from .conftest import Rehearsal
 
 EXPERIMENT = """
 title: What fails?
@@ -35,52 +25,10 @@ factors:
 rehearse: {time_dilation: 2}
 """
 
-WHAT = spec.parse(EXPERIMENT)
-CATALOG = load_catalog()
-
-
-@dataclass
-class Rehearsal:
-    """A rehearsal in a world of fakes; each call makes a new run."""
-
-    folder: Path
-    what: spec.Experiment = WHAT
-    runs: int = 0
-    run: Run = field(init=False)
-    """The last one."""
-    events: list[Event] = field(default_factory=list)
-
-    def __call__(self, world: World, run: Run | None = None) -> Run:
-        """Run what is left of a run, or a new one."""
-        if run is None:
-            self.runs += 1
-            info = RunInfo(
-                id=f"run-{self.runs}",
-                mode="rehearse",
-                experiment=ExperimentNote(title=self.what.title),
-            )
-            text = self.what.document.text
-            run = Run.create(self.folder / "runs", info, experiment_text=text)
-        trials = self.what.trials("rehearse")
-        turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
-        places = Places(self.folder / "run", self.folder / "data")
-        site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
-        planned = Planned(self.what, trials, turns, expected_s(turns), 1, run, CATALOG)
-        self.run, self.events = run, []
-        return live(planned, Emulation(Beds(site, "fake")), self.events.append)
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(tmp_path / "disks")
-    monkeypatch.setitem(turn.WORKLOADS, "rows", made.workload)
-    monkeypatch.setattr(GroupRoot, "of_machine", staticmethod(lambda: None))
-    return made
-
 
 @pytest.fixture
 def rehearsal(tmp_path: Path) -> Rehearsal:
-    return Rehearsal(tmp_path)
+    return Rehearsal(tmp_path, EXPERIMENT)
 
 
 def again(world: World) -> None:

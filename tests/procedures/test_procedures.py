@@ -6,14 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from disklab.databases.postgresql.installation import find_postgresql
-from disklab.errors import UserError
 from disklab.procedures.jobs import FULL
 from disklab.procedures.passes import least_operations, shortfall
 from disklab.procedures.record import Series
 from disklab.results import Run, TrialResult
 
-from tests.conftest import IN_CI
+from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
 
 # 3000 IOPS and rows of which two thirds are in no cache (250 MB): a few threads meet a median of
@@ -59,12 +57,7 @@ def test_operations_that_failed_are_no_queue_that_grows() -> None:
 
 @pytest.fixture(name="_installed")
 def installed() -> None:
-    try:
-        find_postgresql()
-    except UserError as error:
-        if not IN_CI:
-            pytest.skip(str(error))
-        raise
+    need("postgresql")
 
 
 @pytest.fixture

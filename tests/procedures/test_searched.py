@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from disklab import spec
 from disklab.results import TrialResult
 
 from tests.fakes.world import World
 
-from .test_failures import Rehearsal, world
-
-__all__ = ["world"]
+from .conftest import Rehearsal
 
 EXPERIMENT = """
 title: What do fixed and variable say of a disk?
@@ -31,7 +28,7 @@ rehearse: {nodes: 1, time_dilation: 1}
 
 def searched(world: World, folder: Path) -> dict[str, TrialResult]:
     """Return both results by the name of their procedure."""
-    run = Rehearsal(folder, spec.parse(EXPERIMENT))(world)
+    run = Rehearsal(folder, EXPERIMENT)(world)
     return {str(one.factors["procedure"]): one for one in run.results()}
 
 

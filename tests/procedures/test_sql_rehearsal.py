@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.databases.postgresql.installation import find_postgresql
-from disklab.errors import UserError
 from disklab.hosts.control_group import GroupRoot, marked_processes
 from disklab.results import Run, TrialResult
 
 from tests.conftest import IN_CI
+from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab, groups_left
 from tests.programs import ended
 
@@ -58,12 +57,7 @@ MOST_SECONDS = 400.0
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    try:
-        find_postgresql()
-    except UserError as error:
-        if not IN_CI:
-            pytest.skip(str(error))
-        raise
+    need("postgresql")
     if shutil.which("sysbench") is None:
         assert not IN_CI, "scripts/setup.sh installs sysbench in CI"
         pytest.skip("sysbench is not installed")

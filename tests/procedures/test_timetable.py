@@ -11,24 +11,20 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases import NodePlace, Request, Sizes
 from disklab.errors import DisklabError, EngineError, MachineError, UserError
-from disklab.events import Event, TimedStep
-from disklab.hosts.control_group import GroupRoot
+from disklab.events import TimedStep
 from disklab.hosts.delays import Between, Link
 from disklab.hosts.places import Places
-from disklab.procedures import turn
 from disklab.procedures.breaking import Breaker, Ground
-from disklab.procedures.build import Site, node_wish
-from disklab.procedures.jobs import QUICK
-from disklab.procedures.life import Planned, live
-from disklab.procedures.plan import expected_s, order
-from disklab.procedures.rehearsal import Beds, Emulation
-from disklab.results import ExperimentNote, Run, RunInfo, StepTaken
+from disklab.procedures.build import node_wish
+from disklab.results import StepTaken
 from disklab.results.timetable import in_words, recovery_of, steps_in_words
 from disklab.spec import ClusterTrial
 from disklab.spec.amounts import only
 from disklab.spec.timetable_checks import ends_whole
 
 from tests.fakes.world import World
+
+from .conftest import Rehearsal
 
 HEAD = """
 title: What does a lost node cost?
@@ -78,42 +74,9 @@ CONDUCTED = [
 CATALOG = load_catalog()
 
 
-@dataclass
-class Rehearsal:
-    """A rehearsal of the timetable in a world of fakes."""
-
-    folder: Path
-    text: str = EXPERIMENT
-    runs: int = 0
-    events: list[Event] = field(default_factory=list)
-
-    def __call__(self, world: World, run: Run | None = None) -> Run:
-        what = spec.parse(self.text)
-        trials = what.trials("rehearse")
-        if run is None:
-            self.runs += 1
-            note = ExperimentNote(title=what.title)
-            info = RunInfo(id=f"run-{self.runs}", mode="rehearse", experiment=note)
-            run = Run.create(self.folder / "runs", info, experiment_text=self.text)
-        turns = order(trials, 1, 1, QUICK, frozenset(run.finished()))
-        places = Places(self.folder / "run", self.folder / "data")
-        site = Site(CATALOG, places, run.folder / "logs", 1, world.make_node, world.provision)
-        planned = Planned(what, trials, turns, expected_s(turns), 1, run, CATALOG)
-        self.events = []
-        return live(planned, Emulation(Beds(site, "fake")), self.events.append)
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(tmp_path / "disks")
-    monkeypatch.setitem(turn.WORKLOADS, "rows", made.workload)
-    monkeypatch.setattr(GroupRoot, "of_machine", staticmethod(lambda: None))
-    return made
-
-
 @pytest.fixture
 def rehearsal(tmp_path: Path) -> Rehearsal:
-    return Rehearsal(tmp_path)
+    return Rehearsal(tmp_path, EXPERIMENT)
 
 
 def conducted(world: World) -> list[str]:
