@@ -195,6 +195,24 @@ def test_regions_are_told_by_their_names_alone() -> None:
     assert "eastus" in caught.value.problems[0].way_out
 
 
+SERVER = Asked(database="mysql", data="1GB", reads=500, p99=10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (replace(SERVER, version="3"), "MySQL is simulated from 5.7 on"),
+        (replace(SERVER, database="postgresql", row="20kB"), "a row of 20044 bytes in a page"),
+        (replace(SERVER, p99=0), "no operation takes 0 ms"),
+        (replace(SERVER, p99=None, storage_p99=0), "no storage takes 0 ms"),
+    ],
+)
+def test_what_cannot_be_or_is_not_simulated_is_refused_at_once(asked: Asked, words: str) -> None:
+    """MySQL 3 ended in a traceback after a search of cells that were all refused (2026-11-29)."""
+    with pytest.raises(UserError, match=words):
+        question_of(asked.experiment())
+
+
 @pytest.mark.parametrize("database", ["postgresql", "mariadb", "mysql"])
 def test_tpcc_is_asked_for_by_its_warehouses(
     database: Literal["postgresql", "mariadb", "mysql"],

@@ -18,6 +18,7 @@ from disklab.catalog.suggest import did_you_mean
 from disklab.database_facts import advised, facts_of
 from disklab.databases.simulating import OTHERWISE
 from disklab.errors import Problem, UserError, refuse
+from disklab.prediction.cells import model_of
 from disklab.prediction.outcome import NEW_ORDERS_PER_MINUTE
 from disklab.spec import ClusterTrial, Experiment, TrialSpec, parse
 from disklab.spec.amounts import only
@@ -195,6 +196,8 @@ def question_of(  # noqa: PLR0913 - each is asked for by an option of its own
         notes.append("the file's factors are ignored: advice varies VM sizes, disks and caching")
     made = parse(yaml.safe_dump(tree, sort_keys=False), document.path)
     spec = only(ClusterTrial, made.cells[0].spec)
+    if (model := model_of(spec)) is not None:
+        refuse([*model.unmodelled(spec, str(document.path))])
     require = spec.require or require
     if spec.before.credits_ratio > 0:
         notes.append(

@@ -51,6 +51,8 @@ class Latencies(Part):
     def _some(self) -> Latencies:
         if not self.bounds():
             raise Unreadable("a latency has a percentile", "write for example {p99: 10ms}")
+        if not all(self.bounds().values()):
+            raise Unreadable("no operation takes 0 ms", "write for example {p99: 10ms}")
         if self.of_time_ratio is not None and not 0 < self.of_time_ratio <= 1:
             raise Unreadable("a share of time is above 0 % and at most 100 %", "write 99.9%")
         return self
@@ -106,6 +108,8 @@ class Require(Part):
         if not self.model_fields_set:
             way_out = "write for example {read: {p99: 10ms}, rate: 25000/s}"
             raise Unreadable("a requirement asks for something", way_out)
+        if self.storage_p99_ms == 0:
+            raise Unreadable("no storage takes 0 ms", "write for example storage_p99: 2ms")
         return self
 
     @property
