@@ -35,7 +35,7 @@ MOST_ROUNDS = 12
 """How often the search goes on where its answer fails when it is looked at more closely."""
 
 MOST_TRIED = 14
-"""Options of a kind that are simulated: 2^14 by halves, more than there are."""
+"""Options of a kind that are simulated until it has a best: 2^14 by halves, more than there are."""
 
 LESS_FULL = 0.9
 """So much of what a limit was of one that failed for it, the next may be: nearer ones fail too."""
@@ -70,6 +70,8 @@ class Ladder:
         """Remember which there were."""
         self.total = len(self.alive)
         self._all = list(self.alive)
+        self.tried_before = 0
+        """How much hardware was tried when the search began, or began again."""
         self.borne: dict[int, float] = {}
         """The disk reads of an operation that each option, by its identity, was seen to carry."""
 
@@ -82,15 +84,14 @@ class Ladder:
 
     def next(self) -> Candidate | None:
         """Return what to try: the strongest first, then the middle of what is left."""
-        if (
-            not self.alive
-            or self.failed
-            or len({t.candidate.hardware for t in self.tried}) >= (MOST_TRIED)
-        ):
+        if not self.alive or self.failed or self._hardware() - self.tried_before >= MOST_TRIED:
             return None
         if not self.tried:
             return max(self.alive, key=lambda one: one.strength.rank())
         return self.alive[len(self.alive) // 2]
+
+    def _hardware(self) -> int:
+        return len({one.candidate.hardware for one in self.tried})
 
     def learn(self, candidate: Candidate, found: Sequence[Tried]) -> None:
         """Take in what became of an option and its levers."""
@@ -145,6 +146,7 @@ class Ladder:
 
         `ruled_out`: leave out what is at most as good as an option that failed.
         """
+        self.tried_before = self._hardware()
         names = {one.name for one in self.rejected}
         failures = Counter(one.hardware for one in self.rejected)
         # Where an option fails as it is, it may do with all its levers turned.
@@ -244,8 +246,12 @@ def looked_at(best: Tried, ladders: Sequence[Ladder], simulator: Simulator) -> t
     closer = simulator.full([best.candidate])[best.candidate.name]
     if closer.kept.outcome is Outcome.MET:
         (ladder,) = (one for one in ladders if one.best is best)
-        best = simplify(ladder, best, simulator)
-        closer = simulator.proved(best)
+        simple = simplify(ladder, best, simulator)
+        closer = simulator.proved(simple)
+        if closer.kept.outcome is Outcome.MET or simple is best:
+            return simple, closer
+        # A minute may need a setting that 20 s do not.
+        ladder.best, closer = best, simulator.proved(best)
     return best, closer
 
 
@@ -275,7 +281,7 @@ def take_back(ladders: Sequence[Ladder], best: Tried, closer: Tried) -> None:
 
 def chosen(ladders: Sequence[Ladder]) -> list[Tried]:
     """Return the finalists: the cheapest of each kind that may do it, else the nearest."""
-    best = [one.best for one in by_price(ladders) if one.best is not None]
+    best = [one.best for one in affordable(ladders) if one.best is not None]
     # One that loses data is shown for its price, and is never the answer.
     lossy = [one for one in best if one.candidate.lossy][:1]
     keeping = [one for one in best if not one.candidate.lossy]
@@ -320,7 +326,7 @@ def climb(
         try_all(ladders, simulator, tell)
         sketched = [
             one
-            for one in by_price(ladders)[:confirmed]
+            for one in affordable(ladders)[:confirmed]
             if one.best and one.best.fidelity != "quick"
         ]
         if not sketched:
@@ -380,6 +386,15 @@ def by_price(ladders: Sequence[Ladder]) -> list[Ladder]:
     return sorted(able, key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
 
 
+def affordable(ladders: Sequence[Ladder]) -> list[Ladder]:
+    """Return the same without those that cost too many times the cheapest that keeps its data."""
+    answer = best_of(ladders)
+    most = float("inf") if answer is None else answer.candidate.usd_per_month * TOO_DEAR
+    return [
+        one for one in by_price(ladders) if one.best and one.best.candidate.usd_per_month <= most
+    ]
+
+
 def try_all(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
     """Try options, some kinds at a time, until each ladder has a best or nothing left."""
     while True:
@@ -421,11 +436,16 @@ def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
         if len(one.settings) < len(best.candidate.settings)
         and one.name not in {tried.candidate.name for tried in ladder.tried}
     ]
-    simplified = simulator.quick(fewer)
-    ladder.tried += simplified.values()
-    able = [one for one in simplified.values() if ladder.passes(one)]
-    ladder.best = min([*able, best], key=lambda one: len(one.candidate.settings))
-    return ladder.best
+    # What a sketch denies is believed; of the rest those with the fewest settings come first.
+    sketched = simulator.quick(fewer, "sketch")
+    able = [one.candidate for one in sketched.values() if one.promising]
+    for simple in sorted(able, key=lambda one: len(one.settings)):
+        for tried in simulator.quick([simple]).values():
+            ladder.tried.append(tried)
+            if ladder.passes(tried):
+                ladder.best = tried
+                return tried
+    return best
 
 
 def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
@@ -441,8 +461,11 @@ def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
         if own.usd_per_month <= one.usd_per_month <= most and one.plainer_than(own)
     ]
     near.sort(key=lambda one: (one.disk_count, one.usd_per_month))
-    tried = [one for some in simulator.variants(near[:MOST_PLAINER]) for one in some]
-    return next((one for one in tried if one.promising), None)
+    for one in near[:MOST_PLAINER]:
+        for tried in simulator.variants([one])[0]:
+            if tried.promising:
+                return tried
+    return None
 
 
 MOST_PLAINER = 3
@@ -450,8 +473,8 @@ MOST_PLAINER = 3
 
 
 TOO_DEAR = 2.5
-"""A kind of disks whose cheapest option costs so many times the best one found is not looked at
-any further: it would not be bought."""
+"""A kind of disks whose cheapest option costs so many times the best one found is neither looked at
+any further nor shown: it would not be bought."""
 
 
 def leave_dear(ladders: Sequence[Ladder]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from disklab.advice.candidates import Candidate
 from disklab.advice.levers import COLLECTOR, collected, collectors, tuned
-from disklab.advice.promise import SHORT, SLACK, bare, bought, loosened
+from disklab.advice.promise import SHORT, SLACK, SURE, bare, bought, loosened
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
@@ -88,6 +88,8 @@ class Simulator:
     calibration: Calibration
     workers: Workers = None
     seed: int = 1
+    margin: float = 1.0
+    """Share of how full a limit may be that a cell as long as the file says may show."""
     ablate: tuple[str, ...] = ()
     """What every cell is simulated without: `pauses`, to judge the disks alone."""
     memory: Memory = field(default_factory=dict, repr=False)
@@ -166,7 +168,7 @@ class Simulator:
         end for as long as the file says, by other random streams.
         """
         candidate = promising.candidate
-        proof = replace(self, question=self.question.whole, seed=self.seed + 1)
+        proof = replace(self, question=self.question.whole, seed=self.seed + 1, margin=SURE)
         looks: list[Callable[[], Tried]] = [
             lambda: self.full([candidate])[candidate.name],
             lambda: proof.full([candidate])[candidate.name],
@@ -241,7 +243,8 @@ class Simulator:
                 price_usd_per_month=candidate.usd_per_month,
             )
             result = result.model_copy(update={"storage_p99_ms": storage_p99_ms(tails[index])})
-            margin = 1.0 if fidelity == "full" or self.question.lasts else SHORT
+            lasts = fidelity == "full" or self.question.lasts
+            margin = self.margin if lasts else SHORT
             tried = self._tried(candidate, result, trial.spec.model_dump(mode="json"), margin)
             found[name] = replace(tried, fidelity=fidelity)
         return found
