@@ -65,11 +65,11 @@ class Answered:
     wall_s: float
 
 
-def question_with(asked: Asked) -> Question:
-    """Return the question that a command line asks."""
+def question_with(asked: Asked, wanted: tuple[str, ...] = ()) -> Question:
+    """Return the question that a command line asks; `wanted`: among which disks and VM sizes."""
     nodes = command.room_of(None, None if asked.nodes is None else str(asked.nodes), None)
     region = REGIONS[asked.cloud or "azure"]
-    return question_of(asked.experiment(), region=region, **nodes)
+    return question_of(asked.experiment(), wanted, region, **nodes)
 
 
 def answered(name: str) -> Answered:
