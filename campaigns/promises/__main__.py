@@ -1,9 +1,9 @@
 """`python -m campaigns.promises --cases 200`: recommendations simulated again at full fidelity.
 
-Each case is a random question of Cassandra or PostgreSQL, on Azure or AWS, among a handful of disks
-and VM sizes of which some burst on credits. What advice would buy is then simulated by other
-random streams at full fidelity, with credits spent. A case fails where that misses the promise or
-falls behind its rate.
+Each case is a random question on Azure or AWS, three of four of Cassandra or PostgreSQL and the
+rest of MariaDB or MySQL, among a handful of disks and VM sizes of which some burst on credits. What
+advice would buy is then simulated by other random streams at full fidelity, with credits spent. A
+case fails where that misses the promise or falls behind its rate.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,8 @@ from disklab.results.required import Outcome
 STATE = Path(__file__).with_name("cases.jsonl")
 SEEDS = (101, 102)
 """Of the second look: advice itself begins with 1."""
+SERVERS = 1000
+"""The first seed of MariaDB's and MySQL's questions."""
 LEAST, MOST = 2, 30
 """Candidates of a case: fewer are no choice, more take long."""
 
@@ -94,7 +97,8 @@ def question_with(seed: int) -> tuple[Question, str] | None:
     """Return a random question in words too; None: it has too few candidates or too many."""
     chance = random.Random(seed)
     cloud = CLOUDS[chance.choice(["azure", "azure", "aws"])]
-    engine = chance.choice(["cassandra", "cassandra", "postgresql"])
+    most = ["cassandra", "cassandra", "postgresql"]
+    engine = chance.choice(most if seed < SERVERS else ["mariadb", "mysql"])
     read = chance.choice((0.5, 0.8, 0.95))
     asked = {
         "engine": engine,
@@ -161,8 +165,12 @@ def recorded(state: Path) -> list[Case]:
 
 
 def go_on(state: Path, cases: int, first: int = 1) -> Iterator[Case]:
-    """Ask until a file has so many cases of seeds from `first` on; yield the new ones."""
+    """Ask until a file has so many cases of seeds from `first` on; yield the new ones.
+
+    Those of servers, and those of the rest, are counted by themselves.
+    """
     done = {case.seed for case in recorded(state) if case.seed >= first}
+    done -= {seed for seed in done if first < SERVERS <= seed}
     seed = first
     while len(done) < cases:
         question = None if seed in done else question_with(seed)
@@ -192,7 +200,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--state", type=Path, default=STATE, help=f"the record; {STATE.name}")
     given = parser.parse_args()
-    for case in go_on(given.state, given.cases, given.seed):
+    servers = given.cases // 4
+    asked = [(given.cases - servers, given.seed), (servers, SERVERS + given.seed)]
+    for case in chain.from_iterable(go_on(given.state, *each) for each in asked):
         verdict = {None: "nothing to buy", True: "kept", False: f"FAILED {case.why}"}[case.kept]
         print(f"seed {case.seed}: {case.choice}: {verdict} ({case.seconds} s)", flush=True)
     cases = recorded(given.state)

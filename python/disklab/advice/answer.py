@@ -536,7 +536,10 @@ def settings_of(one: Option, room_ratio: float = 0.0) -> list[str]:
         usual = one.disks.usual_p99_ms if one.disks is not None else None
         load = f" with {room_ratio * 100:.0f} % more load" if room_ratio else ""
         other = "" if usual is None else f" (99 % take {short(usual)} ms{load})"
-        found.append(f"It needs {and_(one.needs)}; without, it misses what you ask for{other}.")
+        price = f" The price of that: {'; '.join(one.costs)}." if one.costs else ""
+        found.append(
+            f"It needs {and_(one.needs)}; without, it misses what you ask for{other}.{price}"
+        )
     if one.levers:
         found.append(f"Would help: {'; '.join(str(lever) for lever in one.levers)}.")
     return found

@@ -177,10 +177,9 @@ def cost_of(path: str, value: str | int, candidate: Candidate) -> str:
     """Return what turning a setting takes, as people say it; empty: nothing."""
     if path == "database.settings.max_wal_size":
         seconds = parse_bytes(str(value)) / candidate.strength.read_bytes_per_s
-        minutes = max(1, ceil(seconds / 60))
-        return (
-            f"a crash leaves up to {in_amount(value)} of log to replay, {minutes} minutes or more"
-        )
+        minutes = ceil(seconds / 60)
+        time = f"{minutes} minutes" if minutes > 1 else "a minute"
+        return f"a crash leaves up to {in_amount(value)} of log to replay, {time} or more"
     return COSTS.get((path, str(value)), COSTS.get((path, ""), ""))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate
-from disklab.advice.levers import in_words
+from disklab.advice.levers import cost_of, in_words
 from disklab.prediction.outages import Rebuilt
 from disklab.results import TrialResult
 from disklab.results.required import (
@@ -107,6 +107,12 @@ class Option:
             for path, value in self.candidate.settings.items()
             if path != NODES
         ]
+
+    @property
+    def costs(self) -> list[str]:
+        """What these settings take, in words."""
+        settings = self.candidate.settings.items()
+        return [cost for way in settings if (cost := cost_of(*way, self.candidate))]
 
     @property
     def price(self) -> str:
