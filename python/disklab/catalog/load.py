@@ -36,7 +36,7 @@ from disklab.catalog.processor import Benchmark
 from disklab.catalog.profile import HostProfile, Latency, circular
 from disklab.catalog.quantity import LOCAL_DISKS
 from disklab.catalog.suggest import did_you_mean
-from disklab.catalog.weather import ANY, LOCAL, WeatherFacts, merged
+from disklab.catalog.weather import ANY, LOCAL, WeatherFacts
 from disklab.errors import Problem, UserError, refuse
 
 # The form of a catalogue file.
@@ -372,7 +372,8 @@ def _add_evidence(
     for series, benchmarks in document.processors.items():
         catalog.processors.setdefault(series, []).extend(benchmarks)
     for of, weather in document.weather.items():
-        catalog.weather[of] = merged(catalog.weather.get(of), weather)
+        older = catalog.weather.get(of, WeatherFacts())
+        catalog.weather[of] = older.model_copy(update=weather.given())
     catalog.nvme_evidence.extend(document.nvme_evidence)
     catalog.nvme_like.update(document.nvme_like)
     catalog.nvme_unthrottled.extend(document.nvme_unthrottled)

@@ -6,6 +6,7 @@ have their own. A user's file replaces single numbers: `weather: {aws/gp3: {slow
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -67,79 +68,68 @@ def _own(value: object) -> object:
 
 Number = Annotated[Odds | None, BeforeValidator(_own)]
 
-RATIOS = (
-    "slow_ratio",
-    "level_least",
-    "level_most",
-    "blocked_level",
-    "long_stall_ratio",
-    "shared_ratio",
-    "shared_volumes_ratio",
-    "zone_volumes_ratio",
-)
-"""Shares: from 0 to 1."""
 MOST_PER_YEAR = 10_000.0
 """More than one an hour is no event but how a disk is."""
 LONGEST_RATIO = 0.5
 """Of the time: a disk that is slow for longer has a wrong promise."""
 
 
+def _number(words: str, form: str, most: float = math.inf) -> Any:
+    """Return a number that may be absent. `form`: how its value is written; `most`: what it can be.
+
+    What is a number a year, or written in percent, has its bound by that.
+    """
+    most = min(most, 1.0 if "%" in form else math.inf)
+    most = min(most, MOST_PER_YEAR if form.endswith("a year") else math.inf)
+    return Field(default=None, description=words, json_schema_extra={"form": form, "most": most})
+
+
 class WeatherFacts(Facts):
     """The weather of a disk and its VM; absent numbers are those of the vendor, or of any."""
 
-    slow_ratio: Number = None
-    """Share of the time in which a volume delivers less than promised."""
-    slow_min: Number = None
-    """Mean length of such an event."""
-    level_least: Number = None
-    """What is delivered meanwhile, of what is provisioned, lies uniformly from here"""
-    level_most: Number = None
-    """to here."""
-    blocked_level: Number = None
-    """Below this level a volume is in effect blocked."""
-    blocked_ms: Number = None
-    """What an I/O of such a volume takes."""
-    stalls_per_year: Number = None
-    """How often a volume serves nothing."""
-    stall_s: Number = None
-    long_stall_ratio: Number = None
-    long_stall_min: Number = None
-    shared_ratio: Number = None
-    """Of the slow time: what volumes of a zone have together."""
-    shared_volumes_ratio: Number = None
-    """How many of the zone's volumes such an event hits."""
-    zone_events_per_year: Number = None
-    """Large events of a zone's storage."""
-    zone_event_hours: Number = None
-    zone_volumes_ratio: Number = None
-    disk_lost_per_year: Number = None
-    """With its data."""
-    vm_lost_per_year: Number = None
-    vm_restarts_per_year: Number = None
-    replaced_after_min: Number = None
-    restarted_after_s: Number = None
-    pauses_per_year: Number = None
-    """The VM is frozen."""
-    pause_s: Number = None
-    slow_after_pause_min: Number = None
+    slow_ratio: Number = _number("slower than promised", "{:.3%} of the time", LONGEST_RATIO)
+    slow_min: Number = _number("a slow event lasts", "{:g} min on average")
+    level_least: Number = _number("a slow event delivers from", "{:.0%} of the IOPS")
+    level_most: Number = _number("a slow event delivers up to", "{:.0%} of the IOPS")
+    blocked_level: Number = _number("in effect blocked below", "{:.0%} of the IOPS")
+    blocked_ms: Number = _number("an I/O takes while blocked", "{:g} ms")
+    stalls_per_year: Number = _number("stalls", "{:g} a year")
+    stall_s: Number = _number("a stall lasts", "{:g} s in the median")
+    long_stall_ratio: Number = _number("long stalls", "{:.0%} of the stalls")
+    long_stall_min: Number = _number("a long stall lasts", "{:g} min")
+    shared_ratio: Number = _number("slow time shared in a zone", "{:.0%}")
+    shared_volumes_ratio: Number = _number("volumes of a zone that share it", "{:.0%}")
+    zone_events_per_year: Number = _number("large events of a zone", "{:g} a year")
+    zone_event_hours: Number = _number("a large event lasts", "{:g} h")
+    zone_volumes_ratio: Number = _number("volumes that a large event hits", "{:.0%}")
+    disk_lost_per_year: Number = _number("disks lost with their data", "{:.3g} a year")
+    vm_lost_per_year: Number = _number("VMs lost", "{:g} a year")
+    vm_restarts_per_year: Number = _number("restarts of a VM", "{:g} a year")
+    replaced_after_min: Number = _number("a lost VM is replaced after", "{:g} min")
+    restarted_after_s: Number = _number("a VM restarts in", "{:g} s")
+    pauses_per_year: Number = _number("freezes of a VM", "{:g} a year")
+    pause_s: Number = _number("a freeze lasts", "{:g} s")
+    slow_after_pause_min: Number = _number("slow disks around a freeze", "{:g} min")
 
     @model_validator(mode="after")
     def _possible(self) -> WeatherFacts:
         for name, odds in self.given().items():
-            most = 1.0 if name in RATIOS else None
-            most = LONGEST_RATIO if name == "slow_ratio" else most
-            most = MOST_PER_YEAR if name.endswith("_per_year") else most
-            if most is not None and odds.ends[1] > most:
+            _, _, most = in_words(name)
+            if odds.ends[1] > most:
                 raise ValueError(f"{name} is at most {most:g}")
         return self
 
     def given(self) -> dict[str, Odds]:
         """Return the numbers that stand here."""
-        return {
-            name: odds
-            for name in type(self).model_fields
-            if (odds := getattr(self, name)) is not None
-        }
+        return {name: odds for name, odds in self if odds is not None}
+
+
+def in_words(name: str) -> tuple[str, str, float]:
+    """Return a number in words, how its value is written, and what it is at most."""
+    number = WeatherFacts.model_fields[name]
+    assert isinstance(number.json_schema_extra, dict)
+    form, most = number.json_schema_extra["form"], number.json_schema_extra["most"]
+    return number.description or name, str(form), float(str(most))
 
 
 class Weather(Mapping[str, float]):
@@ -170,11 +160,6 @@ class Weather(Mapping[str, float]):
         return Weather(self.name, {**self.odds, **changed})
 
 
-def merged(older: WeatherFacts | None, newer: WeatherFacts) -> WeatherFacts:
-    """Return the numbers of both; where both have one, the newer."""
-    return newer if older is None else older.model_copy(update=newer.given())
-
-
 def weather_of_disks(catalog: Catalog, disks: str, vendor: str = "") -> Weather:
     """Return the weather of a disk expression. `vendor`: whose VM has the VM's own disks."""
     name = parse_disks(disks).name
@@ -196,40 +181,10 @@ def weather_of(catalog: Catalog, family: str, vendor: str) -> Weather:
     return Weather(family, odds)
 
 
-IN_WORDS: dict[str, tuple[str, str]] = {
-    "slow_ratio": ("slower than promised", "{:.3%} of the time"),
-    "slow_min": ("a slow event lasts", "{:g} min on average"),
-    "level_least": ("a slow event delivers from", "{:.0%} of the IOPS"),
-    "level_most": ("a slow event delivers up to", "{:.0%} of the IOPS"),
-    "blocked_level": ("in effect blocked below", "{:.0%} of the IOPS"),
-    "blocked_ms": ("an I/O takes while blocked", "{:g} ms"),
-    "stalls_per_year": ("stalls", "{:g} a year"),
-    "stall_s": ("a stall lasts", "{:g} s in the median"),
-    "long_stall_ratio": ("long stalls", "{:.0%} of the stalls"),
-    "long_stall_min": ("a long stall lasts", "{:g} min"),
-    "shared_ratio": ("slow time shared in a zone", "{:.0%}"),
-    "shared_volumes_ratio": ("volumes of a zone that share it", "{:.0%}"),
-    "zone_events_per_year": ("large events of a zone", "{:g} a year"),
-    "zone_event_hours": ("a large event lasts", "{:g} h"),
-    "zone_volumes_ratio": ("volumes that a large event hits", "{:.0%}"),
-    "disk_lost_per_year": ("disks lost with their data", "{:.3g} a year"),
-    "vm_lost_per_year": ("VMs lost", "{:g} a year"),
-    "vm_restarts_per_year": ("restarts of a VM", "{:g} a year"),
-    "replaced_after_min": ("a lost VM is replaced after", "{:g} min"),
-    "restarted_after_s": ("a VM restarts in", "{:g} s"),
-    "pauses_per_year": ("freezes of a VM", "{:g} a year"),
-    "pause_s": ("a freeze lasts", "{:g} s"),
-    "slow_after_pause_min": ("slow disks around a freeze", "{:g} min"),
-}
-"""Each number in the words of `disklab catalog`."""
-
-
 def weather_facts(catalog: Catalog, numbers: Mapping[str, Odds]) -> Iterator[dict[str, Any]]:
     """Yield numbers as facts of a disk, in the order of their words."""
-    for name, (words, form) in IN_WORDS.items():
-        odds = numbers.get(name)
-        if odds is None:
-            continue
+    for name in [name for name in WeatherFacts.model_fields if name in numbers]:
+        odds, (words, form, _) = numbers[name], in_words(name)
         text = form.format(odds.value)
         if odds.low is not None or odds.high is not None:
             low, high = (form.split(" ")[0].format(end) for end in odds.ends)
@@ -267,6 +222,23 @@ SPELL_S = 40.0
 MOST_SPELLS = 40
 
 
+HALF = 0.5
+"""Of the provisioned IOPS: what is slow, and what only slightly."""
+LEAST_LEVEL = 0.001
+
+
+def level_spans(weather: Weather) -> list[tuple[float, float]]:
+    """Return the levels of slow events: of blocked volumes, of slow and of slightly slow ones.
+
+    What the weather's own ends leave of them, or these ends where they are one.
+    """
+    least, most = weather["level_least"], weather["level_most"]
+    cuts = [
+        min(max(cut, least), most) for cut in (0.0, min(weather["blocked_level"], HALF), HALF, 1.0)
+    ]
+    return [(low, high) for low, high in pairwise(cuts) if high > low] or [(least, most)]
+
+
 def compressed_year(weather: Weather, year_s: float, seed: int) -> list[Spell]:
     """Return the bad weather of a year in so many seconds: each kind at least once.
 
@@ -274,9 +246,7 @@ def compressed_year(weather: Weather, year_s: float, seed: int) -> list[Spell]:
     long is not the year's: its minutes would be milliseconds.
     """
     stream = random.Random(seed)  # noqa: S311 - chance that anybody can draw again
-    least, most = max(weather["level_least"], 0.001), weather["level_most"]
-    cuts = [min(max(cut, least), most) for cut in (0.0, weather["blocked_level"], 0.5, 1.0)]
-    depths = [(low, high) for low, high in pairwise(cuts) if high > low] or [(least, most)]
+    depths = level_spans(weather)
     kinds = [(depth, False) for depth in depths] + [(None, False), (depths[-1], True)]
     count = min(max(len(kinds), round(year_s / SPELL_S)), MOST_SPELLS)
     kinds += stream.choices(
@@ -288,6 +258,6 @@ def compressed_year(weather: Weather, year_s: float, seed: int) -> list[Spell]:
     for number, (depth, shared) in enumerate(kinds):
         lasts_s = slot_s * stream.uniform(0.2, 0.6)
         at_s = slot_s * number + (slot_s - lasts_s) * stream.uniform(0.2, 0.8)
-        times = None if depth is None else round(1 / stream.uniform(*depth), 2)
+        times = None if depth is None else round(1 / max(stream.uniform(*depth), LEAST_LEVEL), 2)
         spells.append(Spell(round(at_s, 1), round(lasts_s, 1), times, shared))
     return spells

@@ -19,7 +19,7 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli import fio_files
-from disklab.cli.amounts import Cluster, FidelityOption, Jobs, Seed, workers_of
+from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
 from disklab.cli.output import Check, code_of_run, console, needs_promise, notes, print_json, warn
 from disklab.errors import Problem, UserError
@@ -85,7 +85,14 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Jobs = None,
     cluster: Cluster = None,
     only: Only = None,
-    fidelity: FidelityOption = "full",
+    fidelity: Annotated[
+        str | None,
+        typer.Option(
+            help="full, or quick: fewer rows and operations.",
+            metavar="F",
+            show_default="full; with --year quick",
+        ),
+    ] = None,
     bands: BandsOption = None,
     year: Year = False,
     weather: WeatherFile = None,
@@ -121,16 +128,19 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     end_as_ctrl_c()
     check_against(against)
     known = read_register(check_register) if check_register else None
+    year = year or weather is not None
+    # A year's minutes come from simulations of their own, which are of the whole system.
+    depth = fidelity or ("quick" if year else "full")
     with fio_files.as_experiment(experiment, disk, vm, caching, write) as file:
         ranged = read_ranged(file, choices(only))
         needs_promise(ranged.middle, check=check)
         options = Options(
             seed=seed,
             repeats=repeat,
-            fidelity=fidelity_of(fidelity),
+            fidelity=fidelity_of(depth),
             bands=bands,
             weather=(weather,) if weather is not None else (),
-            year=year or weather is not None,
+            year=year,
             ranged=ranged,
             ablate=tuple(ablate or ()),
             calibration=read_calibration(calibration) if calibration else None,

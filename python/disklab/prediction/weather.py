@@ -15,13 +15,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from disklab.catalog.weather import Weather
+from disklab.catalog.weather import HALF, Weather, level_spans
 from disklab.prediction.outages import at_least
 
 DAYS = 365
@@ -55,9 +54,6 @@ class State(IntEnum):
 
 
 SLOW_STATES = (State.SLIGHT, State.SLOW, State.BLOCKED)
-HALF = 0.5
-"""Of the provisioned IOPS: where `SLIGHT` ends."""
-
 Minutes = NDArray[np.uint8]
 
 
@@ -106,26 +102,17 @@ class Depth:
 
 def depths_of(weather: Weather) -> list[Depth]:
     """Return the depths of slow events: levels are uniform between the weather's ends."""
-    least, most = weather["level_least"], weather["level_most"]
+    spans = level_spans(weather)
+    whole = spans[-1][1] - spans[0][0]
     blocked = min(weather["blocked_level"], HALF)
-    if most <= least:
-        state = State.SLIGHT if least >= HALF else State.SLOW
-        return [Depth(state if least >= blocked else State.BLOCKED, 1.0, least)]
-    cuts = [min(max(cut, least), most) for cut in (0.0, blocked, HALF, 1.0)]
-    states = (State.BLOCKED, State.SLOW, State.SLIGHT)
+
+    def state_of(low: float) -> State:
+        return State.BLOCKED if low < blocked else State.SLOW if low < HALF else State.SLIGHT
+
     return [
-        Depth(state, (high - low) / (most - least), (low + high) / 2)
-        for state, (low, high) in zip(states, pairwise(cuts), strict=True)
-        if high > low
+        Depth(state_of(low), (high - low) / whole if whole else 1.0, (low + high) / 2)
+        for low, high in spans
     ]
-
-
-def below_ratio(weather: Weather, level: float) -> float:
-    """Return the share of slow events that deliver less than a level."""
-    least, most = weather["level_least"], weather["level_most"]
-    if most <= least:
-        return float(least < level)
-    return min(max((level - least) / (most - least), 0.0), 1.0)
 
 
 def any_in_trouble(weather: Weather, volumes: int, level: float) -> float:
@@ -133,7 +120,9 @@ def any_in_trouble(weather: Weather, volumes: int, level: float) -> float:
 
     Volumes are independent, as they are in the arithmetic of those who have many.
     """
-    each = weather["slow_ratio"] * below_ratio(weather, level)
+    least, most = weather["level_least"], weather["level_most"]
+    below = min((level - least) / (most - least), 1.0) if most > least else least < level
+    each = weather["slow_ratio"] * max(below, 0.0)
     return -math.expm1(volumes * math.log1p(-each))
 
 
@@ -182,12 +171,6 @@ class Kind:
     of_log: bool = False
     """Whether it is the volume with the log alone, and not that with the data."""
 
-    @property
-    def code(self) -> int:
-        """A number of its own."""
-        what = self.of_log * len(WHATS) + WHATS.index(self.what)
-        return (what * 2 + self.first) * len(State) + self.depth
-
 
 WELL = Kind("well")
 NAMES: dict[State, What] = {
@@ -197,12 +180,15 @@ NAMES: dict[State, What] = {
 }
 
 
-def kind_of(code: int) -> Kind:
-    """Return the kind with this number."""
-    rest, depth = divmod(code, len(State))
-    rest, first = divmod(rest, 2)
-    of_log, what = divmod(rest, len(WHATS))
-    return Kind(WHATS[what], State(depth), bool(first), bool(of_log))
+KINDS = [
+    Kind(what, depth, first, of_log)
+    for of_log in (False, True)
+    for what in WHATS
+    for first in (False, True)
+    for depth in State
+]
+CODES = {kind: code for code, kind in enumerate(KINDS)}
+"""Of each kind: how minutes of a year have it."""
 
 
 @dataclass(frozen=True)
@@ -214,14 +200,13 @@ class Year:
     def minutes(self) -> dict[Kind, int]:
         """Return how many minutes each kind has."""
         counts = np.bincount(self.codes)
-        return {kind_of(code): count for code, count in enumerate(counts.tolist()) if count}
+        return {KINDS[code]: count for code, count in enumerate(counts.tolist()) if count}
 
     def minutes_a_day(self, kinds: Iterable[Kind]) -> list[int]:
         """Return how many minutes of each of 365 days have one of these kinds."""
-        table = np.zeros(4 * len(WHATS) * len(State), dtype=np.int64)
-        table[[kind.code for kind in kinds]] = 1
-        days = table[self.codes[: DAYS * MINUTES_PER_DAY]].reshape(DAYS, MINUTES_PER_DAY)
-        return [int(count) for count in days.sum(axis=1)]
+        is_one = np.isin(self.codes, [CODES[kind] for kind in kinds])
+        days: list[int] = is_one.reshape(DAYS, MINUTES_PER_DAY).sum(axis=1).tolist()
+        return days
 
 
 Times = NDArray[np.float64]
@@ -240,8 +225,8 @@ def with_logs(year: Year, logs: Year) -> Year:
     **Divergence:** what both have at once is that of the data.
     """
     codes = year.codes.copy()
-    free = (codes == WELL.code) & (logs.codes != WELL.code)
-    codes[free] = logs.codes[free] + Kind("well", of_log=True).code
+    free = (codes == CODES[WELL]) & (logs.codes != CODES[WELL])
+    codes[free] = logs.codes[free] + CODES[Kind("well", of_log=True)]
     return Year(codes)
 
 
@@ -251,9 +236,9 @@ def with_absences(year: Year, fleet: Fleet, absences: Sequence[Absence], seed: i
     codes = year.codes.copy()
     spells = _absent_spells(fleet, absences, stream)
     for node, state, begins, ends in sorted(spells, key=lambda spell: spell[1]):
-        kind = Kind(NAMES[state], first=node == 0)
+        code = CODES[Kind(NAMES[state], first=node == 0)]
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            codes[begin:end] = kind.code
+            codes[begin:end] = code
     return Year(codes)
 
 
@@ -390,7 +375,7 @@ def _kinds(states: Minutes) -> Minutes:
     depth = np.where(worst < State.STALLED, worst, State.WELL)
     what = np.minimum(slow, MANY)
     what[worst == State.STALLED] = WHATS.index("stalled")
-    codes = np.full(MINUTES_PER_YEAR, WELL.code, dtype=np.uint8)
+    codes = np.full(MINUTES_PER_YEAR, CODES[WELL], dtype=np.uint8)
     first = states[0] > State.WELL
     codes[minutes] = (what * 2 + first) * len(State) + depth
     return codes

@@ -17,13 +17,13 @@ import numpy as np
 
 from disklab.catalog import Catalog
 from disklab.catalog.profile import Distribution, quantile_ns
-from disklab.catalog.weather import Weather, weather_of_disks
+from disklab.catalog.weather import HALF, Weather, weather_of_disks
 from disklab.databases.simulating import NS_PER_S, Breaking
 from disklab.engine.process import Memory, Workers, simulate_once
 from disklab.prediction.cells import breaking_of, database_part, with_part
 from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, needed_of
 from disklab.prediction.weather import (
-    HALF,
+    CODES,
     LEAST_MIN,
     MINUTES_PER_MONTH,
     SHARINGS,
@@ -75,15 +75,9 @@ def stated_failures(weather: Weather, spec: ClusterTrial) -> Failures:
     """Return how often nodes fail: as the file says, else by the weather."""
     if spec.failures is not None:
         return spec.failures
-    return Failures.model_validate(
-        {
-            "vm_lost_per_year": f"{weather['vm_lost_per_year']:.9f}",
-            "vm_restarts_per_year": f"{weather['vm_restarts_per_year']:.9f}",
-            "disk_lost_per_year": f"{weather['disk_lost_per_year']:.9f}",
-            "replaced_after": f"{weather['replaced_after_min']:g}min",
-            "restarted_after": f"{weather['restarted_after_s']:g}s",
-        }
-    )
+    names = ("vm_lost_per_year", "vm_restarts_per_year", "disk_lost_per_year", "restarted_after_s")
+    times = {"replaced_after_s": weather["replaced_after_min"] * SECONDS}
+    return Failures.model_construct(**{name: weather[name] for name in names}, **times)
 
 
 def weather_of_trial(spec: ClusterTrial, catalog: Catalog, name: str = "data") -> Weather:
@@ -381,7 +375,7 @@ def simulated(
         (index, kind, windows[index])
         for index, (_, kinds) in asked.items()
         if index in windows
-        for kind in sorted(kinds, key=lambda kind: kind.code)
+        for kind in sorted(kinds, key=lambda kind: CODES[kind])
     ]
     for index, kind, answer in answered(places):
         found[index][kind] = answer

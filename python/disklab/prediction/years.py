@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from disklab.catalog import Catalog
 from disklab.catalog.provisioning import Terms, provision
 from disklab.catalog.quantity import DiskExpression, parse_disks
-from disklab.catalog.weather import IN_WORDS
+from disklab.catalog.weather import in_words as number_in_words
 from disklab.engine.process import Workers
 from disklab.errors import UserError
 from disklab.prediction.cells import breaking_of
@@ -212,4 +212,4 @@ def _turns(case: Case, judge: Judge, seed: int) -> Iterator[Turn]:
             ends.append(max(1 - missed / MINUTES_PER_MONTH, 0.0))
         if ends:
             turns = (ends[0] >= ratio) is not (ends[1] >= ratio)
-            yield Turn(number=IN_WORDS[name][0], low=ends[0], high=ends[1], turns=turns)
+            yield Turn(number=number_in_words(name)[0], low=ends[0], high=ends[1], turns=turns)
