@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from disklab.results.required import Outcome, judged, percent_of_time
 from disklab.results.weather import WeatherYear
 from disklab.spec import ClusterTrial
 from disklab.spec.amounts import only
+
+from tests.dearest import processor_s
+from tests.in_process import disklab
 
 TEXT = """\
 title: weather
@@ -173,6 +177,84 @@ def test_a_device_has_no_year(tmp_path: Path) -> None:
     assert any("no year of weather" in str(event) for event in told)
 
 
+REDIS = """\
+title: nothing of it is simulated, and the run says how it would be
+cluster: {nodes: 1, vm: azure/Standard_D2s_v5, volumes: {data: {disks: azure/P10}}}
+client: {nodes: 1, vm: azure/Standard_D2s_v5}
+database: {engine: redis}
+dataset: {rows: 20k, row: 1 x 1000B}
+workload: {operations: {write: 100%}, load: {rate: 100/s}, stop: {duration: 2s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "depth"),
+    [
+        (["--year"], "", "quick"),
+        (["--year"], "require: {all: {p99: 1s}}\n", "full"),
+        (["--year", "--fidelity", "full"], "", "full"),
+        ([], "", "full"),
+    ],
+)
+def test_what_is_required_is_judged_at_full_fidelity_beside_a_year(
+    tmp_path: Path, words: list[str], more: str, depth: str
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(REDIS + more)
+    runs = tmp_path / "runs"
+    disklab("predict", str(path), *words, "--out", str(runs))
+    (run,) = runs.iterdir()
+    assert Run.open(run).info.environment["fidelity"] == depth
+
+
+def test_numbers_of_the_weather_are_read_before_anything_is_predicted(tmp_path: Path) -> None:
+    path, runs = tmp_path / "x.yaml", tmp_path / "runs"
+    path.write_text(ETCD)
+    ended = disklab("predict", str(path), "--weather", "missing.yaml", "--out", str(runs))
+    assert ended.returncode == 2
+    assert "missing.yaml" in ended.stderr
+    assert not runs.exists()
+
+
+@pytest.mark.long
+def test_a_year_of_local_and_attached_disks_takes_a_minute_of_processor(tmp_path: Path) -> None:
+    before_s = processor_s()
+    words = ["predict", "cassandra-local-or-attached", "--year", "--json", "--out", str(tmp_path)]
+    results = [json.loads(line) for line in disklab(*words).stdout.splitlines()]
+    assert len(results) == 18
+    assert all(result["year"]["strip"] for result in results)
+    assert processor_s() - before_s <= 60
+
+
+YUGABYTE = """\
+title: weather of YugabyteDB
+cluster:
+  nodes: 3
+  vm: azure/Standard_D8s_v5
+  volumes: {data: {disks: "azure/PremiumV2(250GiB, 3000 IOPS, 125 MB/s)", filesystem: xfs}}
+client: {nodes: 1, vm: azure/Standard_D8s_v5}
+database: {engine: yugabytedb, replication_factor: 3, tls: true}
+workload:
+  sysbench: {script: oltp_insert, tables: 4, rows_per_table: 1M, threads: 8}
+  stop: {duration: 5s}
+"""
+
+
+def test_nodes_of_yugabytedb_are_alike_in_its_year(tmp_path: Path) -> None:
+    path = tmp_path / "yugabytedb.yaml"
+    path.write_text(YUGABYTE)
+    options = Options(out=tmp_path, year=True, fidelity="quick")
+    year = year_of(predict(spec.load(path), options, lambda _: None))
+    kinds = {kind.what: kind for kind in year.kinds}
+    assert len(kinds) == len(year.kinds)
+    assert not kinds["a quiet hour"].above
+    assert not kinds["one slow volume, above half of its IOPS"].above
+    # A write is there with two of three logs.
+    assert kinds["two slow volumes, in effect blocked"].above
+    assert sum(kind.minutes_per_month for kind in year.kinds) == pytest.approx(MINUTES_PER_MONTH)
+    assert "2 more copies" in {back.change for back in year.back}
+
+
 def test_weather_as_events_draws_a_timetable_with_each_kind(tmp_path: Path) -> None:
     path = tmp_path / "events.yaml"
     text = TEXT.replace("duration: 5s", "duration: 620s").replace(
@@ -251,21 +333,35 @@ def test_etcd_has_a_year_with_the_weather_of_its_log(tmp_path: Path) -> None:
     kinds = {kind.what: kind for kind in year.kinds}
     assert not kinds["a quiet hour"].above
     # The log of the first member that leads, of a follower, and both depths of the data's volume.
-    assert kinds["one slow log volume, in effect blocked"].above
-    assert "a log volume that serves nothing" in kinds
+    assert kinds["one slow log volume (the leader), in effect blocked"].above
+    assert {
+        f"a log volume that serves nothing ({of})" for of in ("the leader", "another node")
+    } <= (kinds.keys())
+    assert len(kinds) == len(year.kinds)
     assert sum(kind.minutes_per_month for kind in year.kinds) == pytest.approx(MINUTES_PER_MONTH)
     changes = {back.change for back in year.back}
     assert {"another zone", "io2", "2 more copies"} <= changes
     assert year.turns
 
 
-@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
-def test_a_database_with_a_primary_has_a_year(tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "first"), [("postgresql", "the primary"), ("mariadb", "the first server")]
+)
+def test_a_database_with_a_primary_has_a_year(tmp_path: Path, engine: str, first: str) -> None:
     path = tmp_path / "sql.yaml"
     path.write_text(ETCD.replace("engine: etcd", f"engine: {engine}"))
     year = year_of(predicted(spec.load(path)))
-    slow = {f"one slow {volume}, below half of its IOPS" for volume in ("volume", "log volume")}
-    assert {"a quiet hour", "a lost node", *slow} <= {kind.what for kind in year.kinds}
+    whose = [
+        f"one slow {volume} ({node}), below half of its IOPS"
+        for volume in ("volume", "log volume")
+        for node in (first, "another node")
+    ]
+    kinds = [kind.what for kind in year.kinds]
+    assert {"a quiet hour", f"a lost node ({first})", *whose} <= set(kinds)
+    assert len(set(kinds)) == len(kinds)
+    # What is spared was missed.
+    most = sum(kind.minutes_per_month for kind in year.kinds if kind.above)
+    assert all(one.saved_min <= 1.2 * most + 1 for one in year.back)
     back = {one.change for one in year.back}
     # Galera is simulated with three nodes at most.
     assert ("one more copy" in back) is (engine == "postgresql")

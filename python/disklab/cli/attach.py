@@ -15,13 +15,7 @@ from rich.text import Text
 
 from disklab.catalog import Catalog, VolumeRequest
 from disklab.catalog.quantity import about_bytes, about_time, format_rate
-from disklab.catalog.weather import (
-    LEAST_YEAR_S,
-    MOST_YEAR_S,
-    Spell,
-    compressed_year,
-    weather_of_disks,
-)
+from disklab.catalog.weather import Spell, compressed_year, weather_of_disks
 from disklab.cli.amounts import (
     bytes_of,
     disk_names,
@@ -208,10 +202,14 @@ def spells_of(disks: str | None, seed: int, year_in: str, known: Catalog) -> lis
     """Return the compressed year of a disk; None: it has none. Raises UserError for no time."""
     if disks is None:
         return []
-    year_s = changes.parse_time_ns(year_in, "--year-in") / 1e9
-    if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
-        rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
-        raise UserError(Problem("--year-in", repr(year_in), rule, "write for example 10min"))
+    # The models of the experiment file take a quarter of a second, which other volumes do not need.
+    from disklab.spec.amounts import Unreadable  # noqa: PLC0415
+    from disklab.spec.timetable import year_seconds  # noqa: PLC0415
+
+    try:
+        year_s = year_seconds(year_in)
+    except Unreadable as wrong:
+        raise UserError(Problem("--year-in", year_in, wrong.rule, wrong.way_out)) from None
     return compressed_year(weather_of_disks(known, disks), year_s, seed)
 
 

@@ -319,7 +319,9 @@ def _print_lists(
             table.add_row(vm.name, *description.vm(vm))
         out.print(table)
         out.print("\ncached, uncached, burst: IOPS / MB/s. USD/h: East US where listed.")
-    out.print("`disklab catalog NAME` shows sources, dates and prices.")
+    names = [entry.name for entry in (*disks, *vms)]
+    name = names[0] if len(names) == 1 else "NAME"
+    out.print(f"`disklab catalog {name}` shows sources, dates, prices, and a disk's weather.")
 
 
 def _price(price: dict[str, Any]) -> str:

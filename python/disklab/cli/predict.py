@@ -90,7 +90,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
         typer.Option(
             help="full, or quick: fewer rows and operations.",
             metavar="F",
-            show_default="full; with --year quick",
+            show_default="full; quick with --year where the file requires nothing",
         ),
     ] = None,
     bands: BandsOption = None,
@@ -129,11 +129,12 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check_against(against)
     known = read_register(check_register) if check_register else None
     year = year or weather is not None
-    # A year's minutes come from simulations of their own, which are of the whole system.
-    depth = fidelity or ("quick" if year else "full")
     with fio_files.as_experiment(experiment, disk, vm, caching, write) as file:
         ranged = read_ranged(file, choices(only))
         needs_promise(ranged.middle, check=check)
+        # A year's minutes come from simulations of their own; the quiet hour beside them is shown.
+        is_judged = any(cell.spec.require for cell in ranged.middle.cells)
+        depth = fidelity or ("quick" if year and not is_judged else "full")
         options = Options(
             seed=seed,
             repeats=repeat,
@@ -324,17 +325,12 @@ def print_years(results: list[TrialResult]) -> None:
     years = {result.trial: (result.factors, result.year) for result in results if result.year}
     if not years:
         return
-    out = console()
     table = Table(title="\nA year of disk weather", title_justify="left", box=None, pad_edge=False)
     for heading in weather.HEADS:
         table.add_column(heading, overflow="fold")
     for factors, year in years.values():
         table.add_row(", ".join(map(str, factors.values())) or "the cell", *weather.row_of(year))
-    out.print(table)
-    for factors, year in years.values():
-        name = ", ".join(map(str, factors.values()))
-        for text in weather.bought_back(year):
-            out.print(f"{f'{name}: ' if name else ''}{text}", markup=False)
+    console().print(table)
 
 
 def refusals_in_words(results: list[TrialResult]) -> Iterator[str]:

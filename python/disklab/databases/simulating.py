@@ -105,6 +105,8 @@ class Breaking:
     place needs."""
     more_copies: int = 1
     """How many copies more make one that the database can have."""
+    first: str = ""
+    """What the first node is called, where the load sees whether it is that one that breaks."""
 
 
 @dataclass(frozen=True)
@@ -486,14 +488,20 @@ class ServerJobs:
             return {}
         return {"faults": self.faults(spec.events, spec.database, delays, spec.cluster)}
 
-    def breaking(self, less_log: str, levers: Mapping[str, Mapping[str, str]]) -> Breaking:
+    def breaking(
+        self, less_log: str, levers: Mapping[str, Mapping[str, str]], first: str
+    ) -> Breaking:
         """Return what is known of servers that break.
 
         `less_log`: what leaves less to recover from; `levers`: of other kinds of rebuild than that,
-        what helps against what bounds them.
+        what helps against what bounds them; `first`: what the first server is called.
         """
         return Breaking(
-            self.delays, self.faults, partial(_lever_of, less_log, levers), replaces=False
+            self.delays,
+            self.faults,
+            partial(_lever_of, less_log, levers),
+            replaces=False,
+            first=first,
         )
 
 

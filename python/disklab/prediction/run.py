@@ -115,6 +115,7 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
     Refused trials are results too. Raises EngineError when the engine dies; what is finished stays.
     """
     catalog = load_catalog()
+    weather = load_catalog([*user_files(), *options.weather]) if options.weather else catalog
     study = study_of(experiment)
     cells = [
         _prepared(trial, experiment, catalog, options, study)
@@ -138,9 +139,6 @@ def predict(experiment: Experiment, options: Options, emit: Emit) -> Run:
                 )
         try:
             banded = dict(options.given) or _bands(cells, options, str(experiment.path))
-            weather = (
-                load_catalog([*user_files(), *options.weather]) if options.weather else catalog
-            )
             yearly = _yearly(cells, options, weather)
             years = _years(cells, options, yearly, weather, emit)
             outcomes = _simulated(experiment, options, cells)

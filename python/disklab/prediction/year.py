@@ -77,7 +77,9 @@ def stated_failures(weather: Weather, spec: ClusterTrial) -> Failures:
         return spec.failures
     names = ("vm_lost_per_year", "vm_restarts_per_year", "disk_lost_per_year", "restarted_after_s")
     times = {"replaced_after_s": weather["replaced_after_min"] * SECONDS}
-    return Failures.model_construct(**{name: weather[name] for name in names}, **times)
+    # What happens once in a billion years is nothing to simulate.
+    rates = {name: round(weather[name], 9) for name in names}
+    return Failures.model_construct(None, **rates, **times)
 
 
 def weather_of_trial(spec: ClusterTrial, catalog: Catalog, name: str = "data") -> Weather:
@@ -157,12 +159,22 @@ class Case:
         """Return the kind that is simulated for it: nodes of some databases are alike."""
         if kind == WELL:
             return WELL
-        return replace(kind, first=True) if self.breaking.replaces else kind
+        return kind if self.breaking.first else replace(kind, first=True)
 
     def kinds(self, years: Iterable[Year]) -> set[Kind]:
         """Return what is simulated for these years."""
         found = {self.canonical(kind) for year in years for kind in year.minutes()}
         return found | {WELL, *_absent_minutes(self)}
+
+    def in_words(self, kind: Kind) -> str:
+        """Return a kind of weather in words, with whose it is where that makes a difference."""
+        words = NAMES[kind.what].replace("volume", "log volume" if kind.of_log else "volume")
+        if (first := self.breaking.first) and kind.what != "well":
+            if kind.what in ("two", "many"):
+                words += f" ({'with' if kind.first else 'without'} the {first})"
+            else:
+                words += f" ({f'the {first}' if kind.first else 'another node'})"
+        return words + (f", {DEPTHS[kind.depth]}" if kind.depth in DEPTHS else "")
 
     def job_of(self, kind: Kind, window_s: float) -> Job:
         """Return the simulation of a kind of weather, so long."""
@@ -271,14 +283,9 @@ class Draws:
         seeds = range(self.seed, self.seed + self.years)
         return {sharing: [year(sharing, seed) for seed in seeds] for sharing in sharings}
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a kind of weather does to the promise."""
-
-    above: bool
-    reason: str
-    answer: Job | None
+    def minutes(self, case: Case) -> dict[Kind, float]:
+        """Return the minutes a month of each kind, with the share of zones that is assumed."""
+        return minutes_of(case, self.of(case, ("assumed",))["assumed"])
 
 
 class Judge:
@@ -312,15 +319,28 @@ class Judge:
         ]
         return ", ".join(parts)
 
-    def of(self, kind: Kind) -> Verdict:
+    def of(self, kind: Kind, minutes_per_month: float = 0.0) -> WeatherKind:
         """Return what a kind does. What was not simulated counts as missed."""
         answer = self._answers.get(self._case.canonical(kind))
+        figures: Job = {}
         if answer is None or answer["event"] == "refused":
             reasons = answer["reasons"] if answer else []
             why = reasons[0]["rule"] if reasons else "nothing was simulated"
-            return Verdict(True, f"not simulated: {why}", None)
-        reason = next(self._missed(answer), "")
-        return Verdict(bool(reason), reason, answer)
+            reason = f"not simulated: {why}"
+        else:
+            reason = next(self._missed(answer), "")
+            figures = {
+                "p99_ms": answer["latency_ms"]["p99"],
+                "ops_per_s": answer["ops_per_s"],
+                "failed_per_s": failed_per_s(answer),
+            }
+        return WeatherKind(
+            what=self._case.in_words(kind),
+            minutes_per_month=minutes_per_month,
+            above=bool(reason),
+            reason=reason,
+            **figures,
+        )
 
     def _missed(self, answer: Job) -> Iterator[str]:
         failed = failed_per_s(answer)
@@ -414,12 +434,12 @@ def _from_warm(jobs: Sequence[Job]) -> Iterator[Job]:
 def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
     """Return what drawn years cost a case, by the judgement of each kind of weather."""
     middle = drawn["assumed"]
-    kinds = {kind: judge.of(kind) for kind in case.kinds(y for ys in drawn.values() for y in ys)}
-    above = {kind for kind, verdict in kinds.items() if verdict.above}
     totals = minutes_of(case, middle)
-    told = [_told(kind, totals.get(kind, 0.0), kinds[kind]) for kind in kinds]
-    told.sort(key=lambda one: (not one.above, -one.minutes_per_month))
-    failing_s = {kind: failed_per_s(one.answer) for kind, one in kinds.items() if one.answer}
+    kinds = {
+        kind: judge.of(kind, totals.get(kind, 0.0))
+        for kind in case.kinds(year for years in drawn.values() for year in years)
+    }
+    above = {kind for kind, verdict in kinds.items() if verdict.above}
     spans = {sharing: minutes_above(case, years, above) for sharing, years in drawn.items()}
     spec, weather = case.spec, case.weather
     copies, zones = spec.copies, spec.cluster.zones
@@ -445,11 +465,11 @@ def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
         any_slow_ratio=any_in_trouble(weather, volumes, HALF),
         unserved_min_per_month=exact.unavailable_min / MONTHS,
         failed_per_year=sum(
-            minutes * MONTHS * SECONDS * failing_s.get(kind, 0.0)
-            for kind, minutes in totals.items()
+            kind.minutes_per_month * MONTHS * SECONDS * (kind.failed_per_s or 0.0)
+            for kind in kinds.values()
         ),
         loss_probability=exact.loss_probability,
-        kinds=told,
+        kinds=sorted(kinds.values(), key=lambda kind: (not kind.above, -kind.minutes_per_month)),
         strip=first.minutes_a_day(missed),
         years=len(middle),
         seed=seed,
@@ -539,22 +559,3 @@ DEPTHS = {
     State.SLOW: "below half of its IOPS",
     State.BLOCKED: "in effect blocked",
 }
-
-
-def in_words(kind: Kind) -> str:
-    """Return a kind of weather in words."""
-    name = NAMES[kind.what].replace("volume", "log volume" if kind.of_log else "volume")
-    return name + (f", {DEPTHS[kind.depth]}" if kind.depth in DEPTHS else "")
-
-
-def _told(kind: Kind, minutes_per_month: float, verdict: Verdict) -> WeatherKind:
-    answer = verdict.answer
-    return WeatherKind(
-        what=in_words(kind),
-        minutes_per_month=minutes_per_month,
-        above=verdict.above,
-        p99_ms=answer["latency_ms"]["p99"] if answer else None,
-        ops_per_s=answer["ops_per_s"] if answer else None,
-        failed_per_s=failed_per_s(answer) if answer else None,
-        reason=verdict.reason,
-    )

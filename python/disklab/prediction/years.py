@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from disklab.catalog import Catalog
 from disklab.catalog.provisioning import Terms, provision
 from disklab.catalog.quantity import DiskExpression, parse_disks
-from disklab.catalog.weather import in_words as number_in_words
+from disklab.catalog.weather import in_words
 from disklab.engine.process import Workers
 from disklab.errors import UserError
 from disklab.prediction.cells import breaking_of
@@ -19,8 +19,6 @@ from disklab.prediction.year import (
     Job,
     Judge,
     case_of,
-    in_words,
-    minutes_of,
     simulated,
     year_of,
 )
@@ -136,46 +134,51 @@ def _on(trial: Trial, disks: DiskExpression) -> Trial:
 def bought_back(trial: Trial, case: Case, year: WeatherYear, tools: Tools) -> list[BoughtBack]:
     """Return what each change would spare; what cannot be had is left out."""
     draws = Draws(tools.seed, FEWER_YEARS)
-    others: dict[int, tuple[Case, list[Kind]]] = {}
-    names: list[str] = []
-    specs: list[ClusterTrial] = []
     missed = {kind.what for kind in year.kinds if kind.above}
-    now = minutes_of(case, draws.of(case, ("assumed",))["assumed"])
+    changes: list[tuple[str, Case, dict[Kind, float]]] = []
     for name, changed in changed_trials(trial, tools.catalog):
         try:
             job = tools.job_of(changed)
         except UserError:
             job = None
         other = None if job is None else case_of(changed, job, tools.catalog, case.costs)
-        if other is None:
-            continue
-        totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
-        often = [kind for kind, minutes in totals.items() if minutes >= SELDOM_MIN]
-        # A stall takes the longest to simulate, and no change makes one where there was none.
-        often = [kind for kind in often if kind.what != "stalled" or in_words(kind) in missed]
-        others[len(names)] = (other, often)
-        names.append(name)
-        specs.append(other.spec)
-    answers = simulated(others, tools.seed, tools.workers)
-    before = sum(minutes for kind, minutes in now.items() if in_words(kind) in missed)
-    price, found = tools.price_of(case.spec), []
-    for number, (other, often) in others.items():
+        if other is not None:
+            changes.append((name, other, _often(other, draws.minutes(other), missed)))
+    answers = simulated(
+        {number: (other, often) for number, (_, other, often) in enumerate(changes)},
+        tools.seed,
+        tools.workers,
+    )
+    price, now = tools.price_of(case.spec), _often(case, draws.minutes(case), missed)
+    before = sum(minutes for kind, minutes in now.items() if case.in_words(kind) in missed)
+    found = []
+    for number, (name, other, often) in enumerate(changes):
         if WELL not in answers[number]:
             continue
         judge = Judge(other, answers[number], year if not year.stated else None)
-        totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
-        after = sum(totals[kind] for kind in often if judge.of(kind).above)
-        then = tools.price_of(specs[number])
-        usd = None if price is None or then is None else round(then - price, 2)
+        after = sum(minutes for kind, minutes in often.items() if judge.of(kind).above)
+        then = tools.price_of(other.spec)
         found.append(
             BoughtBack(
-                change=names[number],
+                change=name,
                 minutes_per_month=after,
                 saved_min=before - after,
-                usd_per_month=usd,
+                usd_per_month=None if price is None or then is None else round(then - price, 2),
             )
         )
     return found
+
+
+def _often(case: Case, minutes: Mapping[Kind, float], missed: Set[str]) -> dict[Kind, float]:
+    """Return the minutes of the kinds that are simulated for a change.
+
+    A stall takes the longest to simulate, and no change makes one miss that did not before.
+    """
+
+    def counts(kind: Kind) -> bool:
+        return kind.what != "stalled" or case.in_words(kind) in missed
+
+    return {kind: each for kind, each in minutes.items() if each >= SELDOM_MIN and counts(kind)}
 
 
 TURNING = (
@@ -207,9 +210,9 @@ def _turns(case: Case, judge: Judge, seed: int) -> Iterator[Turn]:
         ends = []
         for end in odds.ends if odds.ends[0] < odds.ends[1] else ():
             other = replace(case, weather=case.weather.with_value(**{name: end}))
-            totals = minutes_of(other, draws.of(other, ("assumed",))["assumed"])
-            missed = sum(minutes for kind, minutes in totals.items() if judge.of(kind).above)
+            each = draws.minutes(other).items()
+            missed = sum(minutes for kind, minutes in each if judge.of(kind).above)
             ends.append(max(1 - missed / MINUTES_PER_MONTH, 0.0))
         if ends:
             turns = (ends[0] >= ratio) is not (ends[1] >= ratio)
-            yield Turn(number=number_in_words(name)[0], low=ends[0], high=ends[1], turns=turns)
+            yield Turn(number=in_words(name)[0], low=ends[0], high=ends[1], turns=turns)

@@ -11,9 +11,9 @@ from disklab.report.axes import Figures, Panel, Section, rows
 from disklab.report.cells import Cell, Matrix
 from disklab.report.charts_by_factor import series_of
 from disklab.report.subject import Subject
-from disklab.report.wording import in_a_row
+from disklab.report.wording import in_a_row, significant
 from disklab.results.required import percent_of_time
-from disklab.results.weather import WeatherYear
+from disklab.results.weather import Minutes, WeatherYear
 
 HEADS = (
     "cell",
@@ -42,15 +42,22 @@ def sentence(year: WeatherYear) -> tuple[str, str]:
     """Return how much of a year keeps the promise, and why not all of it."""
     said = year.promise if year.stated else f"{year.promise} (twice that of a quiet hour)"
     kept = f"{percent_of_time(year.kept_ratio)} of a year's minutes keep {said}"
-    return f"{kept}: {year.above} min a month do not", "; ".join(_why(year))
+    return f"{kept}: {_with_band(year.above)} min a month do not", "; ".join(_why(year))
+
+
+def _with_band(minutes: Minutes) -> str:
+    """Return minutes with the band of single years: `38 (31 to 45)`."""
+    mean, low, high = map(significant, (minutes.mean, minutes.low, minutes.high))
+    return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def _why(year: WeatherYear) -> Iterator[str]:
     worst = year.worst
     if worst is not None:
-        yield f"{worst.what} costs most: {worst.minutes_per_month:.3g} min a month, {worst.reason}"
-    alone, together = year.above_alone.mean, year.above_together.mean
-    ends = f"{alone:.3g} if volumes of a zone share nothing, {together:.3g} if they share all of it"
+        minutes = significant(worst.minutes_per_month)
+        yield f"{worst.what} costs most: {minutes} min a month, {worst.reason}"
+    alone, together = (significant(end.mean) for end in (year.above_alone, year.above_together))
+    ends = f"{alone} if volumes of a zone share nothing, {together} if they share all of it"
     if year.asked_ratio is not None:
         ends += f", which {'decides' if year.turns_with_zones else 'decides nothing'} here"
     yield ends
@@ -78,9 +85,9 @@ def row_of(year: WeatherYear) -> list[str]:
     return [
         year.promise,
         percent_of_time(year.kept_ratio),
-        str(year.above),
-        f"{year.above_alone.mean:.3g}",
-        f"{year.above_together.mean:.3g}",
+        _with_band(year.above),
+        significant(year.above_alone.mean),
+        significant(year.above_together.mean),
         f"{year.unserved_min_per_month:.2g}",
         f"{year.failed_per_year:,.0f}",
         f"{year.loss_probability:.2g}",
@@ -89,27 +96,39 @@ def row_of(year: WeatherYear) -> list[str]:
 
 
 def sentences(matrix: Matrix) -> list[tuple[str, str]]:
-    """Return what a year costs each cell, and what would buy minutes back."""
-    found = []
-    for name, _, year in years_of(matrix):
+    """Return what is missed with each level of what is asked, by each cell, and what would help."""
+    years, found = list(years_of(matrix)), []
+    if matrix.main is not None:
+        by_level: dict[str, list[float]] = {}
+        for _, cell, year in years:
+            by_level.setdefault(str(cell.factors[matrix.main.name]), []).append(year.above.mean)
+        spans = [
+            f"{' to '.join(map(significant, sorted({min(each), max(each)})))} with {level}"
+            for level, each in by_level.items()
+        ]
+        if len(spans) > 1:
+            found.append((f"minutes a month that miss the requirement: {in_a_row(spans)}", ""))
+    for name, _, year in years:
         head = f"{name}: " if name else ""
-        said, why = sentence(year)
-        found.append((f"{head}{said}", why))
-        found += [(f"{head}{text}", "") for text in bought_back(year)]
+        text, why = sentence(year)
+        found += [(f"{head}{text}", why), *((f"{head}{text}", "") for text in bought_back(year))]
     return found
+
+
+LEAST_SAVED_MIN = 0.05
+"""Three seconds a month."""
 
 
 def bought_back(year: WeatherYear) -> Iterator[str]:
     """Yield what each change of the system would spare, the most first."""
     for back in sorted(year.back, key=lambda back: -back.saved_min):
-        usd = back.usd_per_month
-        cost = (
-            ""
-            if usd is None
-            else f" for {abs(usd):,.0f} USD a month {'more' if usd >= 0 else 'less'}"
-        )
-        verb = "spares" if back.saved_min >= 0 else "adds"
-        yield f"{back.change} {verb} {abs(back.saved_min):.3g} min a month{cost}"
+        fewer = "fewer" if back.saved_min >= 0 else "more"
+        minutes = f"{significant(abs(back.saved_min))} min a month {fewer}"
+        minutes = "as many" if abs(back.saved_min) < LEAST_SAVED_MIN else minutes
+        text = f"with {back.change}, {minutes} miss it"
+        if (usd := back.usd_per_month) is not None:
+            text += f", for {abs(usd):,.0f} USD a month {'more' if usd >= 0 else 'less'}"
+        yield text
 
 
 def weather_section(subject: Subject) -> Section | None:

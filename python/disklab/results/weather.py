@@ -21,11 +21,6 @@ class Minutes(Record):
     high: Amount
     """and one of ten more."""
 
-    def __str__(self) -> str:
-        """Return it in words: `38 (31 to 45)`."""
-        mean, low, high = (f"{value:.3g}" for value in (self.mean, self.low, self.high))
-        return mean if low == high else f"{mean} ({low} to {high})"
-
 
 class WeatherKind(Record):
     """One kind of weather, and what it does to the cell."""

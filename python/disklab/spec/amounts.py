@@ -187,7 +187,8 @@ def ratio(value: Any) -> float:
     else:
         raise Unreadable("is not a share", "write for example 30%")
     if not 0 <= amount <= 1:
-        way_out = f"write {value}%" if 1 < amount <= 100 else "write for example 30%"
+        is_percent = found is None and 1 < amount <= 100
+        way_out = f"write {value}%" if is_percent else "write for example 30%"
         raise Unreadable("a share is between 0 % and 100 %", way_out)
     return amount
 

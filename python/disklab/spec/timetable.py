@@ -300,6 +300,15 @@ class TimedEvent(Part):
         return tuple(self.node.split(BETWEEN)) if self.kind in LINK_KINDS else ()
 
 
+def year_seconds(value: Any) -> float:
+    """Read how long a compressed year takes, in seconds."""
+    year_s = seconds(value)
+    if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
+        rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
+        raise Unreadable(rule, "write for example 10min")
+    return year_s
+
+
 def drawn_events(given: dict[str, Any], cluster: Cluster | None) -> list[dict[str, Any]]:
     """Return the timetable that `{weather: {seed: 1, year_in: 10min}}` stands for."""
     asked = given.get("weather")
@@ -308,10 +317,7 @@ def drawn_events(given: dict[str, Any], cluster: Cluster | None) -> list[dict[st
         raise Unreadable("events are a list, or drawn: weather, with a seed and year_in", form)
     if cluster is None:
         raise Unreadable("weather is that of a cluster's disks", "leave it out")
-    year_s = seconds(asked.get("year_in", "10min"))
-    if not LEAST_YEAR_S <= year_s <= MOST_YEAR_S:
-        rule = f"a compressed year takes {LEAST_YEAR_S:g} s to {MOST_YEAR_S / 3600:g} h"
-        raise Unreadable(rule, form)
+    year_s = year_seconds(asked.get("year_in", "10min"))
     seed = counted(least=0)(asked.get("seed", 1))
     disks = cluster.volumes[cluster.device_of("data")].disks
     weather = weather_of_disks(load_catalog(), disks, cluster.vm.partition("/")[0])

@@ -177,6 +177,6 @@ SIMULATED = Simulated(
     rehearsed=JOBS.rehearsed,
     without=("client_cpu",),
     # An even number of members bears no more losses than the odd one below.
-    breaking=replace(JOBS.breaking(LESS_LOG, {}), more_copies=2),
+    breaking=replace(JOBS.breaking(LESS_LOG, {}, "leader"), more_copies=2),
     rules=rules,
 )

@@ -494,5 +494,5 @@ SIMULATED = Simulated(
     JOBS.described,
     rehearsed=JOBS.rehearsed,
     without=("client_cpu",),
-    breaking=JOBS.breaking(LESS, {}),
+    breaking=JOBS.breaking(LESS, {}, "first server"),
 )

@@ -391,5 +391,5 @@ SIMULATED = Simulated(
     JOBS.described,
     rehearsed=_rehearsed,
     without=("client_cpu",),
-    breaking=JOBS.breaking(LESS, {"stream": FASTER_COPY}),
+    breaking=JOBS.breaking(LESS, {"stream": FASTER_COPY}, "primary"),
 )

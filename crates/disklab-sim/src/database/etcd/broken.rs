@@ -86,6 +86,8 @@ impl Etcd {
             let is_sent = |session: &u32| sessions[*session as usize].position <= sent;
             member.waiting.retain(is_sent);
         }
+        // Others answer those whose puts it had sent: its own sync, when it ends at last, is none of theirs.
+        self.members[old].log.waiting.clear();
         // Positions go on behind those that are lost.
         self.members[next].log.end = end;
         self.members[old].confirmed = self.members[old].log.synced();

@@ -305,6 +305,15 @@ fn followers_of_a_leader_without_a_disk_elect_another_and_clients_lose_a_time_ou
 }
 
 #[test]
+fn a_leader_whose_disk_comes_back_has_nothing_to_tell_those_whom_others_answered() {
+    let mut job = breaking(What::Stall, 0);
+    // Its sessions are at later puts by then, of which the client's own time is counted already.
+    etcd(&mut job).parameters.overhead_ns = 50 * MS;
+    let (before, _, after, _) = rates(&run(&job).0);
+    assert!(after * 10 > before * 9, "{after} of {before}");
+}
+
+#[test]
 fn a_follower_without_a_disk_costs_its_own_clients_alone() {
     let report = broken(What::Stall, 1);
     let (before, late, _, none) = rates(&report);
