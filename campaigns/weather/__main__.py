@@ -22,7 +22,6 @@ from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import calibration_for
 from disklab.engine.process import simulate
-from disklab.prediction.cells import database_part
 from disklab.prediction.counted import prepare_rehearsed, rehearsed_trials
 from disklab.results import Run, Share
 from disklab.spec import Trial
@@ -143,13 +142,10 @@ def predicted(line: Line) -> Told:
     assert calibration is not None
     prepared = prepare_rehearsed(trial, load_catalog(), calibration, str(HERE))
     assert prepared.job is not None, prepared.reasons
-    work = database_part(prepared.job)["workload"]
-    from_s = work["warm_up_ns"] / 1e9
     job = {**prepared.job, "cell": 0, "seed": 1, "fidelity": "full"}
     (answer,) = simulate([job])
     assert answer["event"] != "refused", answer
     course, length = answer["faults"]["course"], answer["faults"]["course"]["interval_s"]
-    assert from_s >= 0
     counts = [
         (length * (number + 1), count, None) for number, count in enumerate(course["completed"])
     ]

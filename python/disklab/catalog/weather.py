@@ -132,24 +132,13 @@ def in_words(name: str) -> tuple[str, str, float]:
     return number.description or name, str(form), float(str(most))
 
 
-class Weather(Mapping[str, float]):
+class Weather(dict[str, float]):
     """The numbers of one disk and its VM, by name, each with its odds."""
 
     def __init__(self, name: str, odds: Mapping[str, Odds]) -> None:
         """Name a disk's family, or `local`, with all of its numbers."""
+        super().__init__({number: each.value for number, each in odds.items()})
         self.name, self.odds = name, dict(odds)
-
-    def __getitem__(self, name: str) -> float:
-        """Return a number."""
-        return self.odds[name].value
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names of all numbers."""
-        return iter(self.odds)
-
-    def __len__(self) -> int:
-        """Return how many numbers there are."""
-        return len(self.odds)
 
     def with_value(self, **values: float) -> Weather:
         """Return it with other numbers."""

@@ -324,7 +324,7 @@ def years_in_words(advice: Advice) -> Iterator[str]:
         yield f"{candidate.hardware}: {said}; {why}"
         yield f"  {weather.strip_in_text(year)}"
     for nines in NINES:
-        able = [each for each, year in found if year.least_kept_ratio >= nines]
+        able = [each for each, year in found if year.kept_ends[0] >= nines]
         cheapest = min(able, key=lambda each: each.usd_per_month, default=None)
         if cheapest is not None:
             price = f"{cheapest.usd_per_month:,.0f} USD a month"

@@ -319,7 +319,7 @@ def _print_lists(
             table.add_row(vm.name, *description.vm(vm))
         out.print(table)
         out.print("\ncached, uncached, burst: IOPS / MB/s. USD/h: East US where listed.")
-    names = [entry.name for entry in (*disks, *vms)]
+    names = [*(disk.name for disk in disks), *(vm.name for vm in vms)]
     name = names[0] if len(names) == 1 else "NAME"
     out.print(f"`disklab catalog {name}` shows sources, dates, prices, and a disk's weather.")
 
@@ -333,26 +333,22 @@ def _price(price: dict[str, Any]) -> str:
     return text + (f": {price['note']}" if price["note"] else "")
 
 
-def _weather_table(weather: list[dict[str, Any]]) -> Table:
-    table = Table("weather", "odds", "status", "source", title="\nWeather", title_justify="left")
-    table.box, table.pad_edge = None, False
-    table.columns[1].overflow = table.columns[3].overflow = "fold"
-    for odds in weather:
-        table.add_row(odds["fact"], odds["value"], odds["status"], ", ".join(odds["source"]))
+def _facts_table(what: str, facts: list[dict[str, Any]]) -> Table:
+    table = Table(what, "value", "status", "date", "source", box=None, pad_edge=False)
+    table.columns[1].overflow = table.columns[4].overflow = "fold"
+    for fact in facts:
+        sources = ", ".join(fact["source"])
+        table.add_row(fact["fact"], fact["value"], fact["status"], fact["date"] or "", sources)
     return table
 
 
 def _print_description(description: dict[str, Any]) -> None:
     out = console()
     out.print(Text.assemble((description["name"], "bold"), f"  {description['title']}"))
-    table = Table("fact", "value", "status", "date", "source", box=None, pad_edge=False)
-    table.columns[1].overflow = table.columns[4].overflow = "fold"
-    for fact in description["facts"]:
-        sources = ", ".join(fact["source"])
-        table.add_row(fact["fact"], fact["value"], fact["status"], fact["date"] or "", sources)
-    out.print(table)
+    out.print(_facts_table("fact", description["facts"]))
     if "weather" in description:
-        out.print(_weather_table(description["weather"]))
+        out.print("\nWeather")
+        out.print(_facts_table("odds", description["weather"]))
     if description["prices"]:
         table = Table("price", "region", "date", "source", title="\nPrices", title_justify="left")
         table.box, table.pad_edge = None, False

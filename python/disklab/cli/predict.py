@@ -72,6 +72,14 @@ Year = Annotated[
         "--year", help="Draw a year of disk weather: minutes a month that miss the requirement."
     ),
 ]
+Depth = Annotated[
+    str | None,
+    typer.Option(
+        help="full, or quick: fewer rows and operations.",
+        metavar="F",
+        show_default="full; quick with --year where the file requires nothing",
+    ),
+]
 WeatherFile = Annotated[
     Path | None,
     typer.Option(help="Your own numbers of the weather, for --year.", metavar="FILE"),
@@ -85,14 +93,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     jobs: Jobs = None,
     cluster: Cluster = None,
     only: Only = None,
-    fidelity: Annotated[
-        str | None,
-        typer.Option(
-            help="full, or quick: fewer rows and operations.",
-            metavar="F",
-            show_default="full; quick with --year where the file requires nothing",
-        ),
-    ] = None,
+    fidelity: Depth = None,
     bands: BandsOption = None,
     year: Year = False,
     weather: WeatherFile = None,
@@ -128,20 +129,16 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     end_as_ctrl_c()
     check_against(against)
     known = read_register(check_register) if check_register else None
-    year = year or weather is not None
     with fio_files.as_experiment(experiment, disk, vm, caching, write) as file:
         ranged = read_ranged(file, choices(only))
         needs_promise(ranged.middle, check=check)
-        # A year's minutes come from simulations of their own; the quiet hour beside them is shown.
-        is_judged = any(cell.spec.require for cell in ranged.middle.cells)
-        depth = fidelity or ("quick" if year and not is_judged else "full")
         options = Options(
             seed=seed,
             repeats=repeat,
-            fidelity=fidelity_of(depth),
+            fidelity=_depth(fidelity, ranged.middle, year=year or weather is not None),
             bands=bands,
             weather=(weather,) if weather is not None else (),
-            year=year,
+            year=year or weather is not None,
             ranged=ranged,
             ablate=tuple(ablate or ()),
             calibration=read_calibration(calibration) if calibration else None,
@@ -222,6 +219,14 @@ def print_answer(run: Run, experiment: Path | None, *, database: bool) -> None:
     out.print()
     for gives, command in steps.items():
         out.print(Text.assemble((f"{gives + ':':22}", "dim"), command), soft_wrap=True)
+
+
+def _depth(asked: str | None, experiment: spec.Experiment, *, year: bool) -> Fidelity:
+    """Return how closely cells are simulated; a year's minutes have simulations of their own."""
+    if asked is not None:
+        return fidelity_of(asked)
+    is_judged = any(cell.spec.require for cell in experiment.cells)
+    return "quick" if year and not is_judged else "full"
 
 
 def fidelity_of(text: str) -> Fidelity:

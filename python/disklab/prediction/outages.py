@@ -416,7 +416,7 @@ def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Ye
     lost_s = failures.replaced_after_s + (replaced_s if own else started_s)
     disk_s = failures.replaced_after_s + replaced_s
     restarted_s = failures.restarted_after_s + started_s
-    disks = 0 if own else _disks(one.job)
+    disks = 0 if own else len(volume_of(one.job)["disks"])
     outages = [
         Outage(failures.vm_lost_per_year, lost_s, loses_data=own),
         Outage(failures.vm_restarts_per_year, restarted_s, loses_data=False),
@@ -447,11 +447,11 @@ def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Ye
     )
 
 
-def _disks(job: Job) -> int:
-    """Return how many disks the data of a node lie on: a stripe is lost with any of them."""
-    cluster = job["database"]["cluster"]
-    volumes = {volume["name"]: volume for volume in cluster["host"]["volumes"]}
-    return len(volumes[cluster["data_volume"]]["disks"])
+def volume_of(job: Job, name: str = "data_volume") -> Job:
+    """Return a volume of a node; a stripe is lost with any of its disks."""
+    cluster = database_part(job)["cluster"]
+    volumes: list[Job] = cluster["host"]["volumes"]
+    return next(volume for volume in volumes if volume["name"] == cluster[name])
 
 
 COUNTED = {"ONE": 1, "LOCAL_ONE": 1, "ANY": 1, "TWO": 2, "THREE": 3}

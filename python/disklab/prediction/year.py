@@ -21,7 +21,7 @@ from disklab.catalog.weather import HALF, Weather, weather_of_disks
 from disklab.databases.simulating import NS_PER_S, Breaking
 from disklab.engine.process import Memory, Workers, simulate_once
 from disklab.prediction.cells import breaking_of, database_part, with_part
-from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, needed_of
+from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, needed_of, volume_of
 from disklab.prediction.weather import (
     CODES,
     LEAST_MIN,
@@ -122,9 +122,7 @@ class Case:
         return replace(self.fleet, weather=weather, disks=self._disks(of_log=True))
 
     def _volume(self, *, of_log: bool = False) -> Job:
-        cluster = database_part(self.job)["cluster"]
-        name = cluster["commitlog_volume" if of_log else "data_volume"]
-        return next(volume for volume in cluster["host"]["volumes"] if volume["name"] == name)
+        return volume_of(self.job, "commitlog_volume" if of_log else "data_volume")
 
     def _disks(self, *, of_log: bool = False) -> int:
         return len(self._volume(of_log=of_log)["disks"])
@@ -298,7 +296,7 @@ class Judge:
 
         `like`: whose unstated promise counts, of the system before a change.
         """
-        self._case, self._answers = case, answers
+        self._case, self._answers, self.kinds = case, answers, answers.keys()
         self.quiet = answers[WELL]
         asked = case.spec.require.latencies() if case.spec.require is not None else {}
         self.bounds = {
@@ -435,10 +433,7 @@ def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
     """Return what drawn years cost a case, by the judgement of each kind of weather."""
     middle = drawn["assumed"]
     totals = minutes_of(case, middle)
-    kinds = {
-        kind: judge.of(kind, totals.get(kind, 0.0))
-        for kind in case.kinds(year for years in drawn.values() for year in years)
-    }
+    kinds = {kind: judge.of(kind, totals.get(kind, 0.0)) for kind in judge.kinds}
     above = {kind for kind, verdict in kinds.items() if verdict.above}
     spans = {sharing: minutes_above(case, years, above) for sharing, years in drawn.items()}
     spec, weather = case.spec, case.weather

@@ -58,11 +58,10 @@ def weather_years(
     }
     drawn = {index: draws.of(case) for index, case in cases.items()}
     asked = {
-        index: case.kinds(year for years in drawn[index].values() for year in years)
+        index: (case, case.kinds(year for years in drawn[index].values() for year in years))
         for index, case in cases.items()
     }
-    places = {index: (cases[index], kinds) for index, kinds in asked.items()}
-    answers = simulated(places, seed, tools.workers)
+    answers = simulated(asked, seed, tools.workers)
     found = {}
     for index, case in cases.items():
         if answers[index].get(WELL, {}).get("event") == "cell":

@@ -397,19 +397,15 @@ def _of_time(ratio: float, results: Sequence[TrialResult]) -> Point:
     years = [result.year for result in results if result.year is not None]
     if len(years) < len(results):
         return Point("a year", Outcome.CANNOT_TELL, asked, "a year is predicted, not measured")
-    kept = [
-        share
-        for year in years
-        for share in (year.kept_alone_ratio, year.kept_ratio, year.kept_together_ratio)
-    ]
-    low, high = min(kept), max(kept)
-    ends = dict.fromkeys((percent_of_time(low), percent_of_time(high)))
+    ends = [end for year in years for end in year.kept_ends]
+    low, high = min(ends), max(ends)
+    shares = dict.fromkeys((percent_of_time(low), percent_of_time(high)))
     bounds = years[0].promise
     return Point(
         bounds,
         _above(ratio, (low, high)),
         asked,
-        " to ".join(ends),
+        " to ".join(shares),
         (1 - low) / (1 - ratio) if ratio < 1 else LARGEST,
     )
 

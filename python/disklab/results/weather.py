@@ -109,16 +109,16 @@ class WeatherYear(Record):
     seed: Count
 
     @property
-    def least_kept_ratio(self) -> float:
-        """Share of the minutes that keep the promise, whatever zones share."""
-        return min(self.kept_alone_ratio, self.kept_ratio, self.kept_together_ratio)
+    def kept_ends(self) -> tuple[float, float]:
+        """The least and the largest share of minutes that keep the promise, by what zones share."""
+        ratios = (self.kept_alone_ratio, self.kept_ratio, self.kept_together_ratio)
+        return min(ratios), max(ratios)
 
     @property
     def turns_with_zones(self) -> bool:
         """Whether what is asked is kept at one end of what zones share, and not at both."""
-        ends = (self.kept_alone_ratio, self.kept_together_ratio)
-        asked = self.asked_ratio
-        return asked is not None and min(ends) < asked <= max(ends)
+        low, high = self.kept_ends
+        return self.asked_ratio is not None and low < self.asked_ratio <= high
 
     @property
     def worst(self) -> WeatherKind | None:
