@@ -13,6 +13,7 @@ from disklab.prediction.run import Options, predict
 from disklab.prediction.weather import MINUTES_PER_MONTH
 from disklab.report.subject import subjects_of
 from disklab.report.weather import sentences, weather_section
+from disklab.report.wording import significant
 from disklab.results import Run, TrialResult
 from disklab.results.required import Outcome, judged, percent_of_time
 from disklab.results.weather import WeatherYear
@@ -342,6 +343,22 @@ def test_etcd_has_a_year_with_the_weather_of_its_log(tmp_path: Path) -> None:
     changes = {back.change for back in year.back}
     assert {"another zone", "io2", "2 more copies"} <= changes
     assert year.turns
+
+
+def test_the_first_line_compares_what_the_file_asks_about(tmp_path: Path) -> None:
+    path = tmp_path / "etcd.yaml"
+    levels = {"gp3": "aws/gp3(64GiB)", "io2": "aws/io2(64GiB, 3000 IOPS)"}
+    factors = {name: {"cluster.volumes.data.disks": disks} for name, disks in levels.items()}
+    text = ETCD.replace(', wal: {disks: "aws/gp3(10GiB)"}', "")
+    path.write_text(f"{text}factors: {json.dumps({'disk': factors})}\n")
+    run = predicted(spec.load(path))
+    (subject,) = subjects_of([run])
+    (line, _), *others = sentences(subject.matrix)
+    missed = {str(one.factors["disk"]): one.year.above.mean for one in run.results() if one.year}
+    assert line.startswith("minutes a month that miss the requirement: ")
+    for disk, minutes in missed.items():
+        assert f"{significant(minutes)} with {disk}" in line
+    assert any("with io2, " in text and "fewer miss it" in text for text, _ in others)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from disklab.catalog.facts import DistributionFacts, Facts, LatencyFacts, Status
+from disklab.catalog.facts import DistributionFacts, Facts, LatencyFacts, Sources, Status
 from disklab.catalog.profile import BASE_KIB, PPM, latency_profile, mean_ns, quantile_ns
 
 if TYPE_CHECKING:
@@ -92,10 +92,6 @@ class Measurement(Facts):
         )
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 class ProfiledOperation(Facts):
     """One operation of a profile that follows from measurements."""
 
@@ -109,7 +105,7 @@ class ProfiledOperation(Facts):
     within: Decimal | None = Field(default=None, ge=1)
     """The band at least: of what is assumed, and where sources contradict each other."""
     because: str | None = None
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(default=[])
+    source: Sources = Field(default=[])
 
 
 class ProfileFacts(Facts):

@@ -35,6 +35,10 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+Sources = Annotated[list[str], BeforeValidator(_as_list)]
+"""Keys of `sources`; one alone needs no list."""
+
+
 def _amount(value: object) -> object:
     return {"value": value} if isinstance(value, int | float | Decimal) else value
 
@@ -61,7 +65,7 @@ class Source(Facts):
 class Provenance(Facts):
     """Who says so, when, and how sure that is."""
 
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    source: Sources = Field(min_length=1)
     """Keys of `sources`."""
     date: str | None = None
     """Only where it differs from the sources' own date."""
@@ -241,7 +245,7 @@ class DistributionFacts(Facts):
     """Service times as percentiles, as a constant, or in the shape of another distribution."""
 
     status: Status
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    source: Sources = Field(min_length=1)
     date: str | None = None
     note: str | None = None
     percentiles_us: dict[Decimal, Decimal] | None = None
@@ -289,7 +293,7 @@ class Inferred(Facts):
     within: Decimal = Field(ge=1)
     """In eight cases of ten the true limit is this one divided or multiplied by at most this."""
     status: Status = "inferred"
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    source: Sources = Field(min_length=1)
     because: str
     sizes: list[str] = []
     """Of which sizes of the series; none: of all."""
@@ -456,7 +460,7 @@ class ListedPrice:
 class PriceList(Facts):
     """Prices of one date in one region on the same terms."""
 
-    source: Annotated[list[str], BeforeValidator(_as_list)] = []
+    source: Sources = []
     """None: whoever wrote the file says so."""
     region: str
     currency: str = "USD"
@@ -480,7 +484,7 @@ class RoundTripFacts(Facts):
 
     percentiles_us: dict[float, float] = Field(min_length=1)
     """Microseconds by percent; straight lines between them, flat outside."""
-    source: Annotated[list[str], BeforeValidator(_as_list)] = []
+    source: Sources = []
     """Keys of `sources`; none for what is assumed without one."""
     date: str | None = None
     status: Status

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass as checked
 
-from disklab.catalog.facts import Facts
+from disklab.catalog.facts import Facts, Sources
 from disklab.catalog.quantity import parse_disks
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ the user's own."""
 ANY, LOCAL = "any", "local"
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 class Odds(Facts):
     """One number of the weather."""
 
@@ -40,7 +36,7 @@ class Odds(Facts):
     high: float | None = Field(default=None, ge=0)
     """Between which it lies, where that is known or assumed."""
     status: WeatherStatus = "own"
-    source: Annotated[list[str], BeforeValidator(_as_list)] = Field(default=[])
+    source: Sources = Field(default=[])
     """Keys of `sources`; a user's own number needs none."""
     note: str | None = None
 

@@ -322,7 +322,7 @@ def years_in_words(advice: Advice) -> Iterator[str]:
     for candidate, year in found:
         said, why = weather.sentence(year)
         yield f"{candidate.hardware}: {said}; {why}"
-        yield f"  {weather.strip_in_text(year)}"
+        yield f"  {weather.strip_in_text(year)}  365 days: the fuller, the more minutes"
     for nines in NINES:
         able = [each for each, year in found if year.kept_ends[0] >= nines]
         cheapest = min(able, key=lambda each: each.usd_per_month, default=None)

@@ -166,7 +166,9 @@ class Case:
 
     def in_words(self, kind: Kind) -> str:
         """Return a kind of weather in words, with whose it is where that makes a difference."""
-        words = NAMES[kind.what].replace("volume", "log volume" if kind.of_log else "volume")
+        words = NAMES[kind.what]
+        if kind.of_log:
+            words = words.replace("volume", "log volume").replace("zone", "zone of log volumes")
         if (first := self.breaking.first) and kind.what != "well":
             if kind.what in ("two", "many"):
                 words += f" ({'with' if kind.first else 'without'} the {first})"

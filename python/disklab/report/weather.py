@@ -58,8 +58,10 @@ def _why(year: WeatherYear) -> Iterator[str]:
         yield f"{worst.what} costs most: {minutes} min a month, {worst.reason}"
     alone, together = (significant(end.mean) for end in (year.above_alone, year.above_together))
     ends = f"{alone} if volumes of a zone share nothing, {together} if they share all of it"
-    if year.asked_ratio is not None:
-        ends += f", which {'decides' if year.turns_with_zones else 'decides nothing'} here"
+    if year.turns_with_zones:
+        ends += ", which decides whether the requirement is met"
+    elif year.asked_ratio is not None:
+        ends += f", {'met' if year.kept_ends[0] >= year.asked_ratio else 'missed'} either way"
     yield ends
     turning = [turn.number for turn in year.turns if turn.turns]
     if turning:
@@ -107,7 +109,11 @@ def sentences(matrix: Matrix) -> list[tuple[str, str]]:
             for level, each in by_level.items()
         ]
         if len(spans) > 1:
-            found.append((f"minutes a month that miss the requirement: {in_a_row(spans)}", ""))
+            own = any(not year.stated for _, _, year in years)
+            each = ", each twice the p99 of its own quiet hour" if own else ""
+            found.append(
+                (f"minutes a month that miss the requirement{each}: {in_a_row(spans)}", "")
+            )
     for name, _, year in years:
         head = f"{name}: " if name else ""
         text, why = sentence(year)
