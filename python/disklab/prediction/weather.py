@@ -84,10 +84,6 @@ class Fleet:
         """What its years depend on."""
         return (self.nodes, self.zones, self.disks, *sorted(self.weather.items()))
 
-    def zone_of(self, node: int) -> int:
-        """Return the zone of a node: they are spread in turn."""
-        return node % self.zones
-
 
 @dataclass(frozen=True)
 class Depth:
@@ -271,7 +267,8 @@ def _slow_spells(fleet: Fleet, sharing: Sharing, stream: np.random.Generator) ->
     large = weather["zone_events_per_year"] / MINUTES_PER_YEAR, weather["zone_event_hours"] * 60
     large_hit = 1.0 if sharing == "all" else weather["zone_volumes_ratio"]
     for zone in range(fleet.zones):
-        nodes = [node for node in range(fleet.nodes) if fleet.zone_of(node) == zone]
+        # They are spread in turn.
+        nodes = range(zone, fleet.nodes, fleet.zones)
         for (rate, length), ratio in (
             ((_rate(zone_ratio, mean), mean), hit),
             (large, large_hit),

@@ -127,14 +127,9 @@ class Case:
     def _disks(self, *, of_log: bool = False) -> int:
         return len(self._volume(of_log=of_log)["disks"])
 
-    @property
-    def failures(self) -> Failures:
-        """How often nodes fail."""
-        return stated_failures(self.weather, self.spec)
-
     def absences(self) -> list[Absence]:
         """Return how nodes go away: lost VMs and disks, and restarts."""
-        failures, costs = self.failures, self.costs
+        failures, costs = stated_failures(self.weather, self.spec), self.costs
         away_s, booted_s = failures.replaced_after_s, failures.restarted_after_s
         own = lost_with_vm(self.spec)
         lost_s = disk_s = None
