@@ -5,7 +5,7 @@ use disklab_disk::profile::Distribution;
 use serde_json::json;
 
 use crate::cell::*;
-use crate::job::faults::{MOST_SLOW_PERMILLE, What};
+use crate::job::faults::What;
 use crate::report::{LogReport, Report};
 use crate::simulate;
 use crate::tests::cluster;
@@ -302,21 +302,6 @@ fn followers_of_a_leader_without_a_disk_elect_another_and_clients_lose_a_time_ou
     etcd(&mut job).parameters.message_cpu_ns = 100 * US;
     let (before, _, after, _) = rates(&run(&job).0);
     assert!(after * 10 > before * 9, "{after} of {before}");
-}
-
-#[test]
-fn an_old_leader_out_of_its_sync_has_nothing_to_tell_those_whom_others_answered() {
-    let mut job = breaking(What::Slow, 0);
-    let faults = etcd(&mut job)
-        .faults
-        .as_mut()
-        .expect("there is a timetable");
-    // A sync takes seconds, so that another is elected and answers meanwhile.
-    faults.events[0].slow_permille = Some(MOST_SLOW_PERMILLE);
-    // Those are at later puts by then, of which the client's own time is counted already.
-    etcd(&mut job).parameters.overhead_ns = 5 * MS;
-    let (before, late, _, _) = rates(&run(&job).0);
-    assert!(late * 2 > before, "{late} of {before}");
 }
 
 #[test]
