@@ -101,6 +101,12 @@ pub enum Mechanism {
     MidpointInsertion,
     /// InnoDB writes pages only when room is needed, in its pool or in its redo log.
     AdaptiveFlushing,
+    /// MariaDB's page cleaner waits for no write, and writes the pages alone that have to leave.
+    LruPasses,
+    /// InnoDB has as many batches of its doublewrite buffer on their way as it has pages for.
+    DoublewriteBatches,
+    /// InnoDB reads each leaf of a secondary index that gets an entry.
+    ChangeBuffering,
     /// Leaves of an index that was built full do not split in MariaDB.
     IndexSplits,
     /// A row that finds its leaf full waits for no search in MariaDB.

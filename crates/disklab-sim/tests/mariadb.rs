@@ -218,6 +218,69 @@ fn without_doublewrite_a_page_is_written_once() {
     close(ablated.write_bytes_per_operation, off, 0.01);
 }
 
+/// Updates and reads of rows of 1 KiB from a pool of 8 MiB and a slow disk.
+fn small_pool() -> Job {
+    use AccessKind::{Read, Update};
+    let select = statement(4, false, vec![access("sbtest", Read, 1, None)]);
+    let update = statement(1, true, vec![access("sbtest", Update, 1, Some(1_000))]);
+    let mut job = job(vec![select, update], 16, 8);
+    let server = mariadb(&mut job);
+    server.tables[0].row_bytes = 1_061;
+    server.tables[0].rows = 200_000;
+    server.database.writes_binlog = false;
+    server.database.sync_binlog = 0;
+    let latency = &mut server.cluster.host.volumes[0].disks[0].latency;
+    latency.read = Distribution::constant(4 * MS);
+    latency.write = Distribution::constant(8 * MS);
+    job
+}
+
+#[test]
+fn a_pass_of_the_cleaner_writes_all_changed_pages_that_it_meets() {
+    let job = small_pool();
+    let (usual, without) = (run(&job), without(Mechanism::LruPasses, &job));
+    let writes = |report: &Report| report.telemetry.write_ios_per_operation;
+    assert!(writes(&usual) > 1.05 * writes(&without));
+}
+
+#[test]
+fn batches_of_the_doublewrite_buffer_hold_each_other_up() {
+    let mut small = small_pool();
+    mariadb(&mut small).database.lru_passes = false;
+    mariadb(&mut small).database.doublewrite_pages = 4;
+    let one = run(&small);
+    let mut cleaners = small.clone();
+    mariadb(&mut cleaners).database.doublewrite_batches = 4;
+    let four = run(&cleaners);
+    assert!(four.ops_per_s > 1.5 * one.ops_per_s);
+    let free = without(Mechanism::DoublewriteBatches, &small);
+    assert!(free.ops_per_s > 0.98 * four.ops_per_s);
+    // With O_DIRECT no copy waits for a sync.
+    let latency = |job: &mut Job| {
+        let latency = &mut mariadb(job).cluster.host.volumes[0].disks[0].latency;
+        latency.flush = Distribution::constant(10 * MS);
+    };
+    latency(&mut small);
+    let mut direct = small.clone();
+    mariadb(&mut direct).database.doublewrite_until = BatchEnd::Placed;
+    assert!(run(&direct).ops_per_s > 1.2 * run(&small).ops_per_s);
+}
+
+#[test]
+fn entries_of_an_index_wait_in_the_change_buffer_for_their_leaves() {
+    let add = statement(1, true, vec![access("k", AccessKind::Insert, 1, None)]);
+    let mut job = job(vec![add], 8, 64);
+    mariadb(&mut job).tables[1].rows = 20_000_000;
+    let reads = |report: &Report| report.telemetry.read_ios_per_operation;
+    let usual = reads(&run(&job));
+    mariadb(&mut job).database.change_buffering = true;
+    let buffered = run(&job);
+    // Ten leaves a second are read for what waits for them: 5 % of `io_capacity`.
+    assert!(reads(&buffered) * buffered.ops_per_s < 12.0);
+    let ablated = reads(&without(Mechanism::ChangeBuffering, &job));
+    assert!(usual > 0.5 && (ablated / usual - 1.0).abs() < 0.01);
+}
+
 #[test]
 fn adaptive_flushing_writes_pages_before_the_log_is_full() {
     let mut job = job(writes(), 8, 800);

@@ -23,6 +23,7 @@
 
 mod applier;
 mod broken;
+mod buffered;
 mod checks;
 mod commits;
 mod copies;
@@ -50,6 +51,7 @@ use self::job::{MariadbJob, MariadbParameters, Replication};
 use crate::database::draws::{Draws, Place};
 use crate::database::mariadb::applier::{Applier, OTHER};
 use crate::database::mariadb::broken::Broken;
+use crate::database::mariadb::buffered::ChangeBuffer;
 use crate::database::mariadb::event::Event;
 use crate::database::mariadb::flushing::{Flushing, ROUND_NS};
 use crate::database::mariadb::growth::Growth;
@@ -161,6 +163,8 @@ pub struct Mariadb {
     /// Another node of a Galera cluster, and commits that its queue holds up.
     applier: Option<Box<Applier>>,
     held: VecDeque<u32>,
+    /// Leaves of secondary indexes whose changes wait until they are read; none: each is read for its change.
+    buffered: Option<ChangeBuffer>,
     /// Sessions that wait for a page that one of them reads.
     reading: HashMap<u32, Vec<u32>>,
     /// Those that wait for a free page, and for room in the log.
@@ -205,11 +209,13 @@ impl Model for Mariadb {
             machine,
             pool,
             is_writing: vec![false; pages as usize],
-            flushing: Flushing::new(settings, pages, setting),
+            flushing: Flushing::new(settings, setting),
             redo,
             binlog,
             applier: applier(job, &plan, setting)?,
             held: VecDeque::new(),
+            buffered: (settings.change_buffering && has(Mechanism::ChangeBuffering))
+                .then(ChangeBuffer::default),
             reading: HashMap::new(),
             pageless: VecDeque::new(),
             stalled: VecDeque::new(),
@@ -262,7 +268,7 @@ impl Model for Mariadb {
             Purpose::Piece(session) => self.page_read(now, session, io.passed),
             Purpose::Log(which) => self.log_io_ended((now, io.passed), which),
             Purpose::Stream(which) => self.stream_ended(now, which),
-            Purpose::Pages { from, .. } => self.page_written(now, from as u32),
+            Purpose::Pages { from, place, .. } => self.page_written(now, from as u32, place as u8),
         }
     }
 
@@ -486,7 +492,7 @@ impl Mariadb {
             return true;
         }
         self.waits(now, number);
-        if self.pool.free() <= self.reading.len() as u32 {
+        if !self.has_free_page() && !self.free_clean_page() {
             self.pageless.push_back(number);
             self.free_pages(now);
             self.pages_are_free(now);
@@ -521,9 +527,14 @@ impl Mariadb {
         self.free_pages(now);
     }
 
+    /// Whether a page is free that none that is being read has been given.
+    fn has_free_page(&self) -> bool {
+        self.pool.free() > self.reading.len() as u32
+    }
+
     /// Pages have become free: those who wait for one go on.
     fn pages_are_free(&mut self, now: u64) {
-        while self.pool.free() > self.reading.len() as u32
+        while self.has_free_page()
             && let Some(number) = self.pageless.pop_front()
         {
             if number >= purge::FIRST {
@@ -543,7 +554,7 @@ impl Mariadb {
             Some(session) => session.leaf.expect("it reads one"),
             None => self.purge_reads(number),
         };
-        self.pool.take(now, page);
+        self.take_page(now, page);
         let waiting = self.reading.remove(&page).unwrap_or_default();
         for this in std::iter::once(number).chain(waiting) {
             if this >= purge::FIRST {
@@ -577,12 +588,16 @@ impl Mariadb {
         }
         self.redo.end += self.rules.parameters.redo_row_bytes + access.redo_bytes;
         if begins {
-            // The header of a rollback segment and its page are in the pool, or made anew: not read.
+            // The header of a rollback segment and its page, made once; what has left the pool since is read.
             let segment = self.draws.rows.below(UNDO_PAGES / 2) * 2;
             for page in [segment, segment + 1] {
                 let (page, now) = ((self.plan.pages + page) as u32, self.course.queue.now());
-                if !self.pool.find(now, page) && self.pool.free() > self.reading.len() as u32 {
-                    self.pool.make(now, page);
+                if !self.pool.find(now, page) && self.has_free_page() {
+                    if self.pool.is_blank(page) {
+                        self.pool.make(now, page);
+                    } else {
+                        self.read_beside(now, page);
+                    }
                 }
                 if self.pool.holds(page) {
                     self.mark(page);
@@ -645,7 +660,6 @@ impl Mariadb {
                 self.pool.make(now, page);
             } else {
                 self.read_beside(now, page);
-                self.pool.take(now, page);
             }
         }
         for page in change.pages.into_iter().flatten() {

@@ -41,7 +41,11 @@ class Usual:
     fdatasync: str = "off"
     batch_pages: int | None = None
     """None: `innodb_write_io_threads`."""
+    page_cleaners: int | None = 4
+    """Of those whose batches go side by side; None: as many as parts of the pool; 0: one batch goes
+    after the other, whoever makes it."""
     dirty_pct: int = 10
+    change_buffering: str = "all"
     io_capacity: int = 200
     log_bin: str = "on"
     redo_bytes: int = 100 * MIB
@@ -49,19 +53,30 @@ class Usual:
 
 
 USUAL = {
-    "5.7": Usual(batch_pages=120, dirty_pct=0, log_bin="off", redo_bytes=96 * MIB),
-    "8.0": Usual(redo_bytes=96 * MIB),
+    "5.7": Usual(batch_pages=120, page_cleaners=0, dirty_pct=0, log_bin="off", redo_bytes=96 * MIB),
+    "8.0": Usual(batch_pages=120, page_cleaners=0, redo_bytes=96 * MIB),
+    "8.0.20": Usual(redo_bytes=96 * MIB),
     "8.0.30": Usual(),
-    "8.4": Usual(flush_method="O_DIRECT", fdatasync="on", batch_pages=128, io_capacity=10_000),
+    "8.4": Usual(
+        flush_method="O_DIRECT",
+        fdatasync="on",
+        batch_pages=128,
+        page_cleaners=None,
+        change_buffering="none",
+        io_capacity=10_000,
+    ),
 }
 """By the first release that has them. A batch of 5.7 has 120 pages (`innodb_doublewrite_batch_size`
-in its source)."""
+in its source). From 8.0.20 on each part of the pool has a batch of its own, which a cleaner makes.
+It is synced unless the files are opened with O_DIRECT, and makes room for the next one before its
+pages are synced in their places: with fsync, when Linux has them in its page cache.
+**Source:** buf0dblwr.cc of 8.0 (`instance`, `is_fsync_required`, `write_complete`)."""
 
 NEWEST = "8.4"
 """Where a file says nothing: the long-term release."""
 
 WRITE_IO_THREADS = 4
-MOST_BATCH_PAGES = 128
+MOST_BATCH_PAGES, MOST_BATCHES = 128, 64
 """What the simulator's doublewrite buffer holds; larger batches are simulated as these."""
 POOL_INSTANCES, LARGE_POOL = 8, 1 << 30
 """Parts of a pool of a GiB or more, of which each keeps its own pages free; of a smaller one: 1."""
@@ -76,9 +91,11 @@ ONLY: mariadb.Only = {
 }
 READ = (mariadb.READ - {"wsrep_slave_threads"}) | {
     "innodb_buffer_pool_instances",
+    "innodb_change_buffering",
     "innodb_doublewrite_pages",
     "innodb_log_files_in_group",
     "innodb_max_dirty_pages_pct_lwm",
+    "innodb_page_cleaners",
     "innodb_redo_log_capacity",
     "innodb_use_fdatasync",
     "innodb_write_io_threads",
@@ -150,18 +167,28 @@ def _settings(database: Database, pool_bytes: int, journal_writes: int) -> Json:
     instances = value(
         "innodb_buffer_pool_instances", POOL_INSTANCES if pool_bytes >= LARGE_POOL else 1
     )
+    cleaners = of_release.page_cleaners
+    if cleaners != 0:
+        cleaners = value("innodb_page_cleaners", instances if cleaners is None else cleaners)
     batch = of_release.batch_pages or value("innodb_write_io_threads", WRITE_IO_THREADS)
     has_log = is_on("log_bin", of_release.log_bin)
+    method = given.get("innodb_flush_method", of_release.flush_method)
     doublewrite = str(given.get("innodb_doublewrite", "on")).lower()
     fdatasync = is_on("innodb_use_fdatasync", of_release.fdatasync)
+    until = ("cached" if method == "fsync" else "placed") if cleaners else "synced"
     return {
         "doublewrite": doublewrite in (*SWITCHES[True], "detect_and_recover"),
         "doublewrite_pages": min(value("innodb_doublewrite_pages", batch), MOST_BATCH_PAGES),
+        "doublewrite_batches": min(max(min(cleaners, instances), 1), MOST_BATCHES),
+        "doublewrite_until": until,
+        "lru_passes": False,
         "time_journal_writes": 0 if fdatasync else journal_writes,
         "splits_exclude_searches": False,
         "dirty_pages_pct_lwm": int(
             float(given.get("innodb_max_dirty_pages_pct_lwm", of_release.dirty_pct))
         ),
+        "change_buffering": given.get("innodb_change_buffering", of_release.change_buffering)
+        in {"inserts", "changes", "all"},
         "io_capacity": capacity,
         "io_capacity_max": value("innodb_io_capacity_max", max(2 * capacity, 2000)),
         "lru_scan_depth": value("innodb_lru_scan_depth", SCAN_DEPTH) * max(instances, 1),

@@ -40,6 +40,13 @@ pub fn check(rules: &mut Rules, job: &MariadbJob) {
         "choose another number",
     );
     rules.must(
+        (1..=64).contains(&job.database.doublewrite_batches),
+        "database.doublewrite_batches",
+        job.database.doublewrite_batches,
+        "the doublewrite buffer has 1 to 64 batches",
+        "choose another number",
+    );
+    rules.must(
         (5..=95).contains(&job.database.old_blocks_pct),
         "database.old_blocks_pct",
         job.database.old_blocks_pct,

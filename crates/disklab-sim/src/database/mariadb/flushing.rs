@@ -1,22 +1,26 @@
 //! How changed pages reach the disk: the page cleaner, the doublewrite buffer, and the age of the redo log.
 //!
 //! **The end of the list:** below half of `innodb_lru_scan_depth` free pages the cleaner goes through the pages that were not used for the
-//! longest time until so many are free; clean ones are free at once, changed ones once they are written. Who finds no free page
-//! waits. **The age of the log:** once a second the cleaner writes pages in the order of their first change, the more the closer the
-//! log is to its size. **Doublewrite:** pages are written one behind the other first, synced, then in their places, and synced again.
+//! longest time until so many are free. Clean ones are free at once. MariaDB's cleaner waits first until nothing is being written, writes
+//! every changed page that it passes, however many are on their way, and leaves them where they are: a later pass frees them. Who finds no
+//! free page takes a clean one from the end of the list, and waits for a pass where there is none. MySQL's changed pages leave the pool
+//! once they are written. **The age of the log:** once a second the cleaner writes pages in the order of their first change, the more
+//! the closer the log is to its size. **Doublewrite:** pages are written one behind the other first, synced, then in their places, and
+//! synced again; of MariaDB and of MySQL before 8.0.20 one batch at a time, of later ones one of each cleaner.
 //! A sync by fsync, and not by fdatasync, also stores the time of the change, with a write to the file system's journal.
 //!
 //! **Source:** buf0flu.cc (`buf_flush_LRU_list_batch`, `page_cleaner_flush_pages_recommendation`, `af_get_pct_for_lsn`) and buf0dblwr.cc of
-//! MariaDB 10.11. Of our server (2026-11-27, `innodb_buffer_pool_size` 128 MB, `lru_scan_depth` 1536): 6,576 to 7,344 of 8,112 pages had
-//! content, between half of that and all of it free; 119 pages to a batch of the doublewrite buffer, which has room for 128.
+//! MariaDB 10.11. Free pages of our server, `innodb_lru_scan_depth` 1536: 768 to 1,536 of 8,112 (2026-11-27), 780 to 1,527 of 5,120
+//! (2026-11-29); 119 pages to a batch of the doublewrite buffer, which has room for 128.
 //! MySQL: buf0dblwr.cc (`Double_write::write_pages`, `write_complete`) and buf0flu.cc (`get_pct_for_dirty`) of 8.0.
 //! **Divergence:** neighbours of a page are not written with it (`innodb_flush_neighbors`), a checkpoint's own block is not written.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 
 use disklab_disk::Op;
 
-use super::job::MariadbSettings;
+use super::job::{BatchEnd, MariadbSettings};
 use super::{Mariadb, PAGE_BYTES};
 use crate::database::mariadb::event::Event;
 use crate::job::Mechanism;
@@ -25,8 +29,10 @@ use crate::storage::Purpose;
 
 /// Pages of a write into the doublewrite buffer: a block.
 const BLOCK_PAGES: usize = 64;
-/// Batches at the same time: one is copied while the one before goes to its places.
-const BATCHES: usize = 2;
+/// Pages that a pass leaves in the pool, and those that who needs one looks at.
+/// **Source:** `BUF_LRU_MIN_LEN` of buf0lru.h; `buf_LRU_get_free_block` of buf0lru.cc.
+const LEAST_HELD: u32 = 256;
+const LOOKED_AT: usize = 100;
 /// Pages under way without doublewrite. **Source:** `innodb_write_io_threads`, 4, of 256 I/Os each; Linux lets 128 through.
 const DEPTH: u64 = 128;
 /// How often the cleaner decides by the age of the log. **Source:** `buf_flush_page_cleaner`.
@@ -44,20 +50,30 @@ const MOST_AGE_PERMILLE: u64 = 803;
 /// Bytes of a write of the file system's journal: a block.
 const JOURNAL_BYTES: u64 = 4096;
 
-/// Purposes of I/Os: of a batch's copy, its sync, its pages, and the sync behind them.
-const COPY: u8 = 0;
-const COPY_SYNC: u8 = 1;
-const DATA_SYNC: u8 = 2;
+/// How often the time of a file's change moves on. **Source:** Linux's `current_time`, which has the clock's last tick; `CONFIG_HZ`, 250.
+const TICK_NS: u64 = 4_000_000;
+
+/// Purposes of I/Os: of a sync that nothing waits for.
+const SYNC: u8 = 2;
 /// And of a part of the redo log that is read after a crash.
 pub(super) const RECOVERY: u8 = 3;
 /// And of a write of the file system's journal before one of these syncs.
 const JOURNAL: u8 = 4;
 /// And of a page that purge reads.
 const BESIDE: u8 = 5;
+/// And of the copies of a batch, by its number, of the sync behind them, and of that behind its pages.
+const COPY: u8 = 32;
+const COPY_SYNC: u8 = COPY + MOST_BATCHES as u8;
+const DATA_SYNC: u8 = COPY_SYNC + MOST_BATCHES as u8;
+/// Of a page, whose batch has ended.
+const CACHED: u8 = u8::MAX;
+/// Batches that are on their way at once, at most.
+const MOST_BATCHES: usize = 64;
 
 /// Pages that are written together.
 #[derive(Clone, Debug, Default)]
 struct Batch {
+    /// Those that are not on their way to their places.
     pages: Vec<(u32, bool)>,
     copies_left: u32,
     pages_left: u32,
@@ -87,24 +103,28 @@ pub(super) struct Flushing {
     /// Syncs that wait for the transaction under way, and those that wait for the next one.
     committing: Vec<u8>,
     joining: Vec<u8>,
+    /// By purpose of a sync: the tick in which the time of its files has changed last.
+    changed_in: HashMap<u8, u64>,
     /// Percent of the pool above which changed pages are written whatever the age of the log; 0: never.
     dirty_pct_lwm: u32,
     /// Pages that have a change.
     dirty: u64,
     most_age: u64,
-    io_capacity: u64,
+    pub io_capacity: u64,
     io_capacity_max: u64,
     depth: u32,
     /// By their first change: position of the redo log, and page. One that is clean again is passed over.
     changed: VecDeque<(u64, u32)>,
     /// By page: the position of its first change that has not been written.
-    first_change: Vec<u64>,
+    first_change: HashMap<u32, u64>,
     /// Pages that a batch takes next; with whether they leave the pool then.
     waiting: VecDeque<(u32, bool)>,
-    /// The batch that is copied, and those that go to their places, oldest first.
-    copying: Option<Batch>,
-    placing: VecDeque<Batch>,
+    /// Batches on their way, as many as may be.
+    batches: Vec<Option<Batch>>,
+    until: BatchEnd,
     under_way: u64,
+    /// Whether the cleaner goes in passes, as MariaDB's; pages that leave the pool once they are written: MySQL's.
+    passes: bool,
     leaving: u32,
     averages: Averages,
     /// Pages written for the age of the log since its averages were made.
@@ -113,7 +133,12 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    pub fn new(settings: &MariadbSettings, pages: u64, setting: &Setting) -> Flushing {
+    pub fn new(settings: &MariadbSettings, setting: &Setting) -> Flushing {
+        let most_batches = if setting.has(Mechanism::DoublewriteBatches) {
+            settings.doublewrite_batches as usize
+        } else {
+            MOST_BATCHES
+        };
         Flushing {
             doublewrite: settings.doublewrite && setting.has(Mechanism::Doublewrite),
             adaptive: setting.has(Mechanism::AdaptiveFlushing),
@@ -124,16 +149,17 @@ impl Flushing {
             io_capacity: u64::from(settings.io_capacity.max(1)),
             io_capacity_max: u64::from(settings.io_capacity_max.max(settings.io_capacity).max(1)),
             depth: settings.lru_scan_depth,
-            first_change: vec![u64::MAX; pages as usize],
+            batches: vec![None; most_batches],
+            until: settings.doublewrite_until,
+            passes: settings.lru_passes && setting.has(Mechanism::LruPasses),
             ..Flushing::default()
         }
     }
 
     /// Notes a change of a page at a position of the log.
     pub fn change(&mut self, page: u32, position: u64) {
-        let first = &mut self.first_change[page as usize];
-        if *first == u64::MAX {
-            *first = position;
+        if let Entry::Vacant(first) = self.first_change.entry(page) {
+            first.insert(position);
             self.dirty += 1;
             self.changed.push_back((position, page));
         }
@@ -141,28 +167,25 @@ impl Flushing {
 
     /// Whether a page has a change that no disk has.
     pub fn has_changed(&self, page: u32) -> bool {
-        self.first_change[page as usize] != u64::MAX
+        self.first_change.contains_key(&page)
     }
 
     /// Whether nothing is on its way, or about to be.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.copying.is_none() && self.under_way == 0
+        let is_none = self.batches.iter().all(Option::is_none);
+        self.waiting.is_empty() && is_none && self.under_way == 0
     }
 
     /// The server has been killed: what it was about to write is changed as before. Pages whose writes had begun are written.
     pub fn forget(&mut self, checkpoint: u64) {
-        for (page, _) in self
-            .copying
-            .take()
-            .into_iter()
-            .flat_map(|batch| batch.pages)
-        {
-            self.first_change[page as usize] = checkpoint;
-            self.dirty += 1;
-            self.changed.push_front((checkpoint, page));
+        for batch in self.batches.iter_mut().filter_map(Option::take) {
+            for (page, _) in batch.pages {
+                self.first_change.insert(page, checkpoint);
+                self.dirty += 1;
+                self.changed.push_front((checkpoint, page));
+            }
         }
         self.waiting.clear();
-        self.placing.clear();
         self.journal_left = 0;
         self.committing.clear();
         self.joining.clear();
@@ -172,7 +195,7 @@ impl Flushing {
     /// How far the log is beyond the first change that no disk has.
     pub fn age(&mut self, end: u64) -> u64 {
         while let Some(&(position, page)) = self.changed.front() {
-            if self.first_change[page as usize] == position {
+            if self.first_change.get(&page) == Some(&position) {
                 return end - position;
             }
             self.changed.pop_front();
@@ -190,6 +213,9 @@ impl Mariadb {
 
     /// Frees pages at the end of the list, if too few are free.
     pub(super) fn free_pages(&mut self, now: u64) {
+        if self.flushing.passes {
+            return self.pass(now);
+        }
         // A small pool cannot have so many free ones.
         let depth = self.flushing.depth.min(self.pool.capacity() / 4).max(2);
         let mut free = self.pool.free() + self.flushing.leaving;
@@ -212,6 +238,46 @@ impl Mariadb {
             free += 1;
         }
         self.write_on(now);
+    }
+
+    /// A pass of MariaDB's cleaner, if too few are free, or somebody waits for one, and nothing is being written.
+    ///
+    /// **Source:** `buf_flush_page_cleaner` and `buf_flush_LRU_list_batch` of buf0flu.cc.
+    fn pass(&mut self, now: u64) {
+        let most_free = self.pool.capacity() - LEAST_HELD.min(self.pool.capacity() / 2);
+        let (depth, free) = (self.flushing.depth, self.pool.free());
+        let is_wanted = free < most_free.min(depth / 2) || !self.pageless.is_empty();
+        if !is_wanted || !self.flushing.is_idle() {
+            return;
+        }
+        let (mut at, mut written) = (self.pool.oldest(), 0);
+        while let Some(page) = at
+            && self.pool.free() < most_free.min(depth)
+            && written < self.flushing.io_capacity_max
+        {
+            at = self.pool.newer(page);
+            if self.pool.is_dirty(page) {
+                self.queue_write(page, false);
+                written += 1;
+            } else {
+                self.pool.evict(page);
+            }
+        }
+        self.write_on(now);
+        self.pages_are_free(now);
+    }
+
+    /// Frees a clean page at the end of the list; whether there is one.
+    pub(super) fn free_clean_page(&mut self) -> bool {
+        let pool = &self.pool;
+        let oldest = std::iter::successors(pool.oldest(), |&page| pool.newer(page));
+        let mut oldest = oldest.take(LOOKED_AT);
+        let is_clean = |&page: &u32| !pool.is_dirty(page) && !self.is_writing[page as usize];
+        let clean = oldest.find(is_clean);
+        if let Some(page) = clean {
+            self.pool.evict(page);
+        }
+        clean.is_some()
     }
 
     fn queue_write(&mut self, page: u32, leaves: bool) {
@@ -243,9 +309,10 @@ impl Mariadb {
         };
         self.write_oldest(count);
         self.write_on(now);
+        self.merge_round(now);
         if self.flushing.unsynced && !self.flushing.doublewrite {
             self.flushing.unsynced = false;
-            self.sync_data(now, DATA_SYNC);
+            self.sync_data(now, SYNC);
         }
         self.make_checkpoint(0);
     }
@@ -272,7 +339,7 @@ impl Mariadb {
             if enough {
                 break;
             }
-            let is_first = self.flushing.first_change[page as usize] == position;
+            let is_first = self.flushing.first_change.get(&page) == Some(&position);
             if is_first && !self.is_writing[page as usize] {
                 pages.push(page);
             }
@@ -289,20 +356,20 @@ impl Mariadb {
                 && let Some((page, leaves)) = self.flushing.waiting.pop_front()
             {
                 self.start_write(page);
-                let batch = Batch {
-                    pages: vec![(page, leaves)],
-                    copies_left: 0,
-                    pages_left: 1,
-                };
-                self.place(now, &batch);
+                self.place(now, (page, leaves), 0);
             }
             return;
         }
-        let flushing = &mut self.flushing;
-        let is_full = flushing.copying.is_some() || flushing.placing.len() >= BATCHES;
-        if is_full || flushing.waiting.is_empty() {
-            return;
+        while !self.flushing.waiting.is_empty()
+            && let Some(number) = self.flushing.batches.iter().position(Option::is_none)
+        {
+            self.copy_batch(now, number);
         }
+    }
+
+    /// Begins a batch of the doublewrite buffer.
+    fn copy_batch(&mut self, now: u64, number: usize) {
+        let flushing = &mut self.flushing;
         let count = flushing.waiting.len().min(flushing.batch_pages);
         let pages: Vec<(u32, bool)> = flushing.waiting.drain(..count).collect();
         for &(page, _) in &pages {
@@ -312,10 +379,11 @@ impl Mariadb {
         for block in pages.chunks(BLOCK_PAGES) {
             let at = self.copies_at() + u64::from(copies) * BLOCK_PAGES as u64 * PAGE_BYTES;
             let bytes = block.len() as u64 * PAGE_BYTES;
-            self.submit(now, Op::Write, at, bytes, Purpose::Stream(COPY));
+            let purpose = Purpose::Stream(COPY + number as u8);
+            self.submit(now, Op::Write, at, bytes, purpose);
             copies += 1;
         }
-        self.flushing.copying = Some(Batch {
+        self.flushing.batches[number] = Some(Batch {
             pages_left: pages.len() as u32,
             pages,
             copies_left: copies,
@@ -330,8 +398,7 @@ impl Mariadb {
     /// A page's changes are those of no page any more: none of them waits to be written.
     pub(super) fn drop_change(&mut self, page: u32) {
         self.pool.mark(page, false);
-        let first = &mut self.flushing.first_change[page as usize];
-        if std::mem::replace(first, u64::MAX) != u64::MAX {
+        if self.flushing.first_change.remove(&page).is_some() {
             self.flushing.dirty -= 1;
         }
     }
@@ -344,19 +411,44 @@ impl Mariadb {
         self.machine.cores.serve(now, cpu_ns);
     }
 
-    fn place(&mut self, now: u64, batch: &Batch) {
-        for &(page, leaves) in &batch.pages {
-            let at = u64::from(page) * PAGE_BYTES;
-            let number = page << 1 | u32::from(leaves);
-            let purpose = Purpose::Pages {
-                from: u64::from(number),
-                to: 0,
-                waiter: 0,
-                place: 0,
-            };
-            self.submit(now, Op::Write, at, PAGE_BYTES, purpose);
-            self.flushing.under_way += 1;
+    /// Writes a page of a batch to its place.
+    fn place(&mut self, now: u64, (page, leaves): (u32, bool), batch: u8) {
+        let purpose = Purpose::Pages {
+            from: u64::from(page << 1 | u32::from(leaves)),
+            to: 0,
+            waiter: 0,
+            place: u32::from(batch),
+        };
+        let at = u64::from(page) * PAGE_BYTES;
+        self.submit(now, Op::Write, at, PAGE_BYTES, purpose);
+        self.flushing.under_way += 1;
+    }
+
+    fn batch(&mut self, number: u8) -> &mut Batch {
+        let batch = self.flushing.batches[usize::from(number)].as_mut();
+        batch.expect("it is on its way")
+    }
+
+    /// A batch has been copied: its pages go to their places.
+    fn place_batch(&mut self, now: u64, number: u8) {
+        let pages = std::mem::take(&mut self.batch(number).pages);
+        let is_cached = self.flushing.until == BatchEnd::Cached;
+        for &page in &pages {
+            self.place(now, page, if is_cached { CACHED } else { number });
         }
+        if is_cached {
+            self.flushing.batches[usize::from(number)] = None;
+            self.sync_data(now, SYNC);
+        }
+    }
+
+    /// All pages of a batch are in their places.
+    fn batch_placed(&mut self, now: u64, number: u8) {
+        if self.flushing.until == BatchEnd::Synced {
+            return self.sync_data(now, DATA_SYNC + number);
+        }
+        self.flushing.batches[usize::from(number)] = None;
+        self.sync_data(now, SYNC);
     }
 
     fn submit(&mut self, now: u64, op: Op, at: u64, bytes: u64, purpose: Purpose) {
@@ -364,16 +456,19 @@ impl Mariadb {
         storage.send(now, &mut self.course.ios, purpose, (op, at, bytes));
     }
 
-    /// Reads a page for purge, which nobody waits for.
+    /// Reads a page into a free one, which nobody waits for.
     pub(super) fn read_beside(&mut self, now: u64, page: u32) {
         let at = u64::from(page) * PAGE_BYTES;
         self.submit(now, Op::Read, at, PAGE_BYTES, Purpose::Stream(BESIDE));
+        self.take_page(now, page);
     }
 
     /// Syncs; before that the file system's journal, if it is written: the transaction under way is closed already, and all syncs
     /// that come meanwhile share the next one. **Source:** `jbd2_log_wait_commit` of Linux.
     fn sync_data(&mut self, now: u64, which: u8) {
-        if self.flushing.journal_writes == 0 {
+        let tick = now / TICK_NS;
+        let is_same_time = self.flushing.changed_in.insert(which, tick) == Some(tick);
+        if self.flushing.journal_writes == 0 || is_same_time {
             self.submit(now, Op::Flush, 0, 0, Purpose::Stream(which));
         } else {
             self.flushing.joining.push(which);
@@ -412,28 +507,31 @@ impl Mariadb {
     /// An I/O of the doublewrite buffer has ended, or a sync.
     pub(super) fn stream_ended(&mut self, now: u64, which: u8) {
         match which {
-            COPY => {
-                let batch = self.flushing.copying.as_mut().expect("it is copied");
+            COPY..COPY_SYNC => {
+                let number = which - COPY;
+                let batch = self.batch(number);
                 batch.copies_left -= 1;
-                if batch.copies_left == 0 {
-                    self.sync_data(now, COPY_SYNC);
+                if batch.copies_left > 0 {
+                    return;
                 }
+                if self.flushing.until != BatchEnd::Placed {
+                    return self.sync_data(now, COPY_SYNC + number);
+                }
+                self.place_batch(now, number);
             }
-            COPY_SYNC => {
-                let batch = self.flushing.copying.take().expect("it is copied");
-                self.place(now, &batch);
-                self.flushing.placing.push_back(batch);
-            }
+            COPY_SYNC..DATA_SYNC => self.place_batch(now, which - COPY_SYNC),
+            DATA_SYNC.. => self.flushing.batches[usize::from(which - DATA_SYNC)] = None,
             RECOVERY => return self.part_read(now),
             JOURNAL => return self.journal_written(now),
             _ => {}
         }
         self.write_on(now);
+        self.free_pages(now);
     }
 
     /// A page has been written to its place.
-    pub(super) fn page_written(&mut self, now: u64, number: u32) {
-        let (page, leaves) = (number >> 1, number & 1 == 1);
+    pub(super) fn page_written(&mut self, now: u64, page: u32, batch: u8) {
+        let (page, leaves) = (page >> 1, page & 1 == 1);
         let flushing = &mut self.flushing;
         flushing.under_way -= 1;
         flushing.written += u64::from(!leaves);
@@ -445,13 +543,10 @@ impl Mariadb {
                 self.pool.evict(page);
             }
         }
-        if self.flushing.doublewrite {
-            // Batches end in about the order in which they began.
-            let batch = self.flushing.placing.front_mut().expect("it is placed");
-            batch.pages_left -= 1;
-            if batch.pages_left == 0 {
-                self.flushing.placing.pop_front();
-                self.sync_data(now, DATA_SYNC);
+        if self.flushing.doublewrite && batch != CACHED {
+            self.batch(batch).pages_left -= 1;
+            if self.batch(batch).pages_left == 0 {
+                self.batch_placed(now, batch);
             }
         }
         self.write_on(now);

@@ -45,6 +45,12 @@ pub struct MariadbSettings {
     /// Pages that are written together, first into the doublewrite buffer: MySQL's `innodb_doublewrite_pages`.
     #[serde(default = "batch_pages")]
     pub doublewrite_pages: u32,
+    /// Batches of it on their way at once: of MariaDB, and of MySQL before 8.0.20, one; of later ones that of each cleaner.
+    #[serde(default = "one")]
+    pub doublewrite_batches: u32,
+    /// What such a batch waits for before the next one takes its place.
+    #[serde(default)]
+    pub doublewrite_until: BatchEnd,
     /// Writes of the file system's journal behind each sync of a file of which only the content has changed, and with it the time of
     /// its change: none for fdatasync, MySQL's `innodb_use_fdatasync`.
     #[serde(default)]
@@ -55,10 +61,16 @@ pub struct MariadbSettings {
     /// Whether a row that finds its leaf full takes the tree's lock alone: MariaDB's way, not MySQL's.
     #[serde(default = "yes")]
     pub splits_exclude_searches: bool,
+    /// `innodb_change_buffering`, of inserts.
+    #[serde(default)]
+    pub change_buffering: bool,
     /// `innodb_io_capacity`.
     pub io_capacity: u32,
     /// `innodb_io_capacity_max`.
     pub io_capacity_max: u32,
+    /// Whether the page cleaner goes in passes: MariaDB's way, not MySQL's, whose changed pages leave the pool once they are written.
+    #[serde(default = "yes")]
+    pub lru_passes: bool,
     /// `innodb_lru_scan_depth`.
     pub lru_scan_depth: u32,
     /// `innodb_old_blocks_pct`.
@@ -70,6 +82,19 @@ pub struct MariadbSettings {
 /// **Source:** `buf_dblwr_t::create` of MariaDB 10.11: two blocks of an extent each.
 fn batch_pages() -> u32 {
     128
+}
+
+/// When a batch of the doublewrite buffer has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchEnd {
+    /// Its copies are synced, and then its pages in their places: MariaDB's, and MySQL's before 8.0.20.
+    #[default]
+    Synced,
+    /// Its copies are synced, and Linux has its pages in the page cache: of MySQL from 8.0.20 on, whose files are not opened with O_DIRECT.
+    Cached,
+    /// Its pages are in their places, and nothing is synced: the same with O_DIRECT.
+    Placed,
 }
 
 /// What a commit waits for at other servers.

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-/// Nothing: the end of a list.
+/// Nothing: the end of a list, or no place in the pool.
 const NONE: u32 = u32::MAX;
+
+/// No place in the pool, and no content on the disk, either: the page is made, and not read.
+const BLANK: u32 = NONE - 1;
 
 /// Pages below which the list has no middle. **Source:** `BUF_LRU_OLD_MIN_LEN` of buf0lru.h: 8 MiB of pages.
 const LEAST_WITH_MIDDLE: u32 = 512;
@@ -15,11 +18,8 @@ struct Page {
     first_used: u64,
     /// How many pages had left when it came to the young end.
     clock: u64,
-    held: bool,
     old: bool,
     dirty: bool,
-    /// It has no content on the disk, either: it is made, and not read.
-    blank: bool,
 }
 
 /// The pool.
@@ -30,7 +30,11 @@ struct Page {
 /// in the first quarter of the young part.
 #[derive(Clone, Debug)]
 pub struct Pool {
+    /// The place in the pool of each page that there is.
+    places: Vec<u32>,
     pages: Vec<Page>,
+    /// Places of pages that were given up.
+    given_up: Vec<u32>,
     capacity: u32,
     length: u32,
     newest: u32,
@@ -47,13 +51,10 @@ pub struct Pool {
 impl Pool {
     /// An empty pool of so many pages, of `pages` in all.
     pub fn new(pages: u64, capacity: u64, (old_pct, old_ns): (u32, u64)) -> Pool {
-        let page = Page {
-            newer: NONE,
-            older: NONE,
-            ..Page::default()
-        };
         Pool {
-            pages: vec![page; pages as usize],
+            places: vec![NONE; pages as usize],
+            pages: Vec::new(),
+            given_up: Vec::new(),
             capacity: capacity.clamp(64, u64::from(NONE) - 1) as u32,
             length: 0,
             newest: NONE,
@@ -69,15 +70,17 @@ impl Pool {
 
     /// The same, with pages that have no content on the disk.
     pub fn with_blank(mut self, pages: Range<u64>) -> Pool {
-        for page in &mut self.pages[pages.start as usize..pages.end as usize] {
-            page.blank = true;
-        }
+        self.places[pages.start as usize..pages.end as usize].fill(BLANK);
         self
+    }
+
+    fn page(&mut self, number: u32) -> &mut Page {
+        &mut self.pages[self.places[number as usize] as usize]
     }
 
     /// Whether a page has no content, here or on the disk.
     pub fn is_blank(&self, number: u32) -> bool {
-        self.pages[number as usize].blank
+        self.places[number as usize] == BLANK
     }
 
     /// Pages without content.
@@ -103,10 +106,10 @@ impl Pool {
     /// Uses a page, if it is there.
     pub fn find(&mut self, now: u64, number: u32) -> bool {
         self.counts.0 += 1;
-        let page = self.pages[number as usize];
-        if !page.held {
+        if !self.holds(number) {
             return false;
         }
+        let page = *self.page(number);
         self.counts.1 += 1;
         let moves = if page.old {
             now - page.first_used >= self.old_ns
@@ -133,9 +136,16 @@ impl Pool {
             self.free() > 0,
             "whoever takes a page has waited for a free one"
         );
-        let page = &mut self.pages[number as usize];
-        (page.held, page.dirty, page.blank) = (true, false, false);
-        page.first_used = now;
+        let page = Page {
+            first_used: now,
+            ..Page::default()
+        };
+        let place = self.given_up.pop().unwrap_or(self.pages.len() as u32);
+        match self.pages.get_mut(place as usize) {
+            Some(free) => *free = page,
+            None => self.pages.push(page),
+        }
+        self.places[number as usize] = place;
     }
 
     /// Takes a page that was read into a free one.
@@ -144,7 +154,7 @@ impl Pool {
         if self.middle == NONE {
             return self.link_newest(number);
         }
-        let newer = self.pages[self.middle as usize].newer;
+        let newer = self.page(self.middle).newer;
         self.link(number, newer, self.middle, true);
         self.middle = number;
         self.balance();
@@ -153,8 +163,8 @@ impl Pool {
     /// Gives a page up.
     pub fn evict(&mut self, number: u32) {
         self.unlink(number);
-        let page = &mut self.pages[number as usize];
-        (page.held, page.dirty) = (false, false);
+        let place = std::mem::replace(&mut self.places[number as usize], NONE);
+        self.given_up.push(place);
         self.left += 1;
     }
 
@@ -167,17 +177,17 @@ impl Pool {
 
     /// Whether it has a page.
     pub fn holds(&self, number: u32) -> bool {
-        self.pages[number as usize].held
+        self.places[number as usize] < BLANK
     }
 
     /// Whether a page has changed.
     pub fn is_dirty(&self, number: u32) -> bool {
-        self.pages[number as usize].dirty
+        self.holds(number) && self.pages[self.places[number as usize] as usize].dirty
     }
 
     /// Notes a change of a page, or that it is about to be written; returns whether it had changed before.
     pub fn mark(&mut self, number: u32, dirty: bool) -> bool {
-        std::mem::replace(&mut self.pages[number as usize].dirty, dirty)
+        self.holds(number) && std::mem::replace(&mut self.page(number).dirty, dirty)
     }
 
     /// The page that was not used for the longest time.
@@ -187,43 +197,43 @@ impl Pool {
 
     /// The page that was used after that one.
     pub fn newer(&self, number: u32) -> Option<u32> {
-        let newer = self.pages[number as usize].newer;
+        let newer = self.pages[self.places[number as usize] as usize].newer;
         (newer != NONE).then_some(newer)
     }
 
     fn link_newest(&mut self, number: u32) {
         self.link(number, NONE, self.newest, false);
-        self.pages[number as usize].clock = self.left;
+        self.page(number).clock = self.left;
         self.balance();
     }
 
     fn link(&mut self, number: u32, newer: u32, older: u32, old: bool) {
-        let page = &mut self.pages[number as usize];
+        let page = self.page(number);
         (page.newer, page.older, page.old) = (newer, older, old);
         match newer {
             NONE => self.newest = number,
-            _ => self.pages[newer as usize].older = number,
+            _ => self.page(newer).older = number,
         }
         match older {
             NONE => self.oldest = number,
-            _ => self.pages[older as usize].newer = number,
+            _ => self.page(older).newer = number,
         }
         self.length += 1;
         self.old += u32::from(old);
     }
 
     fn unlink(&mut self, number: u32) {
-        let page = self.pages[number as usize];
+        let page = *self.page(number);
         if self.middle == number {
             self.middle = page.older;
         }
         match page.newer {
             NONE => self.newest = page.older,
-            newer => self.pages[newer as usize].older = page.older,
+            newer => self.page(newer).older = page.older,
         }
         match page.older {
             NONE => self.oldest = page.newer,
-            older => self.pages[older as usize].newer = page.newer,
+            older => self.page(older).newer = page.newer,
         }
         self.length -= 1;
         self.old -= u32::from(page.old);
@@ -238,14 +248,15 @@ impl Pool {
         while self.old < wanted {
             let next = match self.middle {
                 NONE => self.oldest,
-                middle => self.pages[middle as usize].newer,
+                middle => self.page(middle).newer,
             };
-            self.pages[next as usize].old = true;
+            self.page(next).old = true;
             (self.middle, self.old) = (next, self.old + 1);
         }
         while self.old > wanted && self.middle != NONE {
-            self.pages[self.middle as usize].old = false;
-            self.middle = self.pages[self.middle as usize].older;
+            let page = self.page(self.middle);
+            page.old = false;
+            self.middle = page.older;
             self.old -= 1;
         }
     }

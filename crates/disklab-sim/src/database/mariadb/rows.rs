@@ -19,6 +19,7 @@ impl Mariadb {
         let access = self.plan.accesses[session.at.access as usize];
         let row = self.draw(number, &access);
         let leaf = self.leaf_of(access.tree, row);
+        let is_buffered = self.buffers(&access, leaf);
         let tree = &self.plan.trees[access.tree as usize];
         let (is_secondary, is_added) = (tree.secondary, row >= tree.rows);
         let session = &mut self.sessions[number as usize];
@@ -31,7 +32,8 @@ impl Mariadb {
             }
             session.at.recent.push_back((access.tree, row));
         }
-        (session.leaf, session.own_leaf) = ((held != Some(leaf)).then_some(leaf), None);
+        let is_needed = held != Some(leaf) && !is_buffered;
+        (session.leaf, session.own_leaf) = (is_needed.then_some(leaf), None);
         let is_searched = session.at.row == 0 && (!is_secondary || !access.changes());
         if is_searched && access.kind != AccessKind::Insert && held != Some(leaf) {
             let tree = &self.plan.trees[access.tree as usize];

@@ -29,7 +29,7 @@ pub(super) fn filled_pool(job: &MariadbJob, plan: &Plan, setting: &Setting) -> P
     };
     let first_blank = if job.before.empty { 0 } else { plan.laid_pages };
     let pool = Pool::new(pages, settings.buffer_pool_bytes / PAGE_BYTES, old);
-    let mut pool = pool.with_blank(first_blank..plan.pages);
+    let mut pool = pool.with_blank(first_blank..pages);
     if job.before.page_cache != CacheState::Cold && !job.before.empty {
         warm(&mut pool, plan.filled_pages, settings.lru_scan_depth);
     }
