@@ -112,14 +112,15 @@ def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Return a short name for a long text: every process of the tests writes and compares them all.
+    """Return a short name of one line for a long text: every process writes and compares them all.
 
     None: pytest names it itself. It numbers equal names.
     """
     if not isinstance(val, str | bytes) or len(val) <= LONGEST_NAME:
         return None
     begin = val[:LONGEST_NAME]
-    return f"{begin.decode('latin-1') if isinstance(begin, bytes) else begin}..."
+    text = begin.decode("latin-1") if isinstance(begin, bytes) else begin
+    return f"{text.encode('unicode_escape').decode('ascii')}..."
 
 
 @pytest.hookimpl(tryfirst=True)
