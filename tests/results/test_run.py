@@ -37,6 +37,12 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert {one.run for one in again.results()} == {run.info.id}
 
 
+def test_the_name_of_a_run_is_as_long_as_a_folders_at_most() -> None:
+    assert made.info("r" * 240).id
+    with pytest.raises(ValueError, match="not too long"):
+        made.info("r" * 241)
+
+
 def test_a_torn_last_line_is_told_kept_aside_and_does_no_harm(tmp_path: Path) -> None:
     run = made.run(tmp_path)
     with run.writing():
