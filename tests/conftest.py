@@ -45,6 +45,9 @@ LONGEST_FIRST = (
     "tests/test_benches.py",
     "tests/measurement",
     "tests/sweeps",
+    "tests/kills",
+    "tests/kits",
+    "tests/web",
     "tests/power",
     "tests/test_probe_emulated.py",
 )
