@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from disklab.catalog import NoPrice, Price, load_catalog, vm_price, volume_price
+from disklab.catalog.description import _doubt
+from disklab.catalog.price import DEFAULT_TERMS
 from disklab.errors import UserError
 
 CATALOG = load_catalog([])
@@ -27,6 +29,16 @@ def test_disks_of_a_list() -> None:
     names = [f"azure/{tier}" for tier in ("P1", "P30", "P60", "P70", "P80", "E10", "E60", "E80")]
     assert {price(name).region for name in names} == {"East US"}
     assert price("azure/P80").usd_per_month == 3604.11
+
+
+def test_a_price_to_be_paid_in_advance_or_derived_says_so() -> None:
+    told = {(prices.terms, prices.status): _doubt(prices) for prices in CATALOG.prices}
+    assert told[DEFAULT_TERMS, "published"] is None
+    others = {key: words for key, words in told.items() if key != (DEFAULT_TERMS, "published")}
+    assert others
+    for (terms, status), words in others.items():
+        parts = [terms] * (terms != DEFAULT_TERMS) + [status] * (status != "published")
+        assert words == ", ".join(parts)
 
 
 def test_ios_that_are_billed_are_in_the_price() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from disklab.catalog.profile import DiskProfile, Distribution, Latency, VolumeProfile
 from disklab.engine.messages import EmulatorCounters, Lateness, View, VolumeCounters
+from disklab.errors import MachineError
 from disklab.telemetry import Judgement, Sampler, judge
 from disklab.telemetry.spoiled import marks
 
@@ -114,6 +115,33 @@ def test_other_programs_that_fill_the_machine_are_no_limit_of_the_database() -> 
 def test_stolen_time_is_said() -> None:
     (warning,) = judged(steal=0.2).warnings
     assert "10%" in warning
+
+
+def test_a_source_that_fails_is_told_of_the_phase_in_which_it_did() -> None:
+    class Dying(Told):
+        def sample(self, elapsed_s: float, slow: int = 1) -> Iterator[tuple[str, float]]:
+            if elapsed_s:
+                raise MachineError("gone\nand more")
+            yield from ()
+
+    with Sampler([Dying("disk data")], lambda *_: None) as sampler:
+        sampler.enter("measure")
+        time.sleep(0.3)
+    assert judge(sampler, "fill", {}, cpus=CPUS).warnings == []
+    (warning,) = judge(sampler, "measure", {}, cpus=CPUS).warnings
+    assert warning == "disk data was not watched all the time (gone)"
+
+
+def test_only_a_servers_one_thread_holds_all_others_up() -> None:
+    turns = {"turns_per_s": 1e7, "first_turns_per_s": 1e7, "held_up_s": 0.01}
+    cpu = {"cores": 0.2, "waiting_cores": 0.5, **turns}
+    sources = [Told(f"cpu {role}", cpu) for role in ("client", "server")]
+    machine = Told("machine", {"busy_cores": 1.6, "steal_cores": 0.0})
+    with Sampler([*sources, machine], lambda *_: None) as sampler:
+        sampler.enter("measure")
+        time.sleep(0.01)
+    waits = judge(sampler, "measure", {}, cpus=CPUS).waits
+    assert [wait.blocks > 0 for wait in waits] == [False, True]
 
 
 def test_flushes_that_hold_writes_up_are_told_of() -> None:
