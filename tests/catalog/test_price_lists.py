@@ -6,14 +6,15 @@ import csv
 import json
 import sys
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from disklab.catalog import NoPrice, Price, load_catalog, vm_price, volume_price
-from disklab.catalog.facts import PriceTerms
-from disklab.catalog.price_lists import document, read, whole
+from disklab.catalog.facts import ListedPrice, PriceTerms
+from disklab.catalog.price_lists import Imported, _keep, document, read, whole
 from disklab.errors import UserError
 
 from tests.programs import ended
@@ -167,6 +168,15 @@ def offer(**changes: str) -> dict[str, str]:
         "Pre Installed S/W": "NA",
         "Region Code": "eu-west-1",
     } | changes
+
+
+def test_only_two_prices_of_one_name_clash_and_the_higher_counts() -> None:
+    found = Imported("azure", "2026-11-20")
+    for amount in ("0.5", "0.5", "0.25"):
+        _keep(found, ListedPrice("vm", "D2", Decimal(amount), "eastus", "USD"), "azure/D2")
+    assert found.clashes == ["azure/D2 in eastus, pay-as-you-go"]
+    (prices,) = found.lists.values()
+    assert (prices, found.kept) == ({"vms": {"azure/D2": 0.5}}, 1)
 
 
 RESERVED = {"TermType": "Reserved", "OfferingClass": "standard", "LeaseContractLength": "1yr"}

@@ -248,6 +248,13 @@ def test_assumptions_are_told() -> None:
     assert any("inferred" in warning for warning in told)
 
 
+@pytest.mark.parametrize("rate", [125, 1000])
+def test_a_rate_at_either_end_may_be_asked_for(rate: int) -> None:
+    disk = f"azure/PremiumV2(250GiB, 4000 IOPS, {rate} MB/s)"
+    limits = rates(resolved(disk).host.volumes[0].disks[0].limits)
+    assert ("all", "bytes", rate * 1_000_000) in limits
+
+
 REFUSALS = [
     ("P30", None, {}, "did you mean azure/P30?"),
     ("azure/P31", None, {}, "did you mean"),
