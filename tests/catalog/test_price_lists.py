@@ -172,9 +172,9 @@ def offer(**changes: str) -> dict[str, str]:
 
 def test_only_two_prices_of_one_name_clash_and_the_higher_counts() -> None:
     found = Imported("azure", "2026-11-20")
-    for amount in ("0.5", "0.5", "0.25"):
+    for amount in ("0.5", "0.5", "0.25", "0.1"):
         _keep(found, ListedPrice("vm", "D2", Decimal(amount), "eastus", "USD"), "azure/D2")
-    assert found.clashes == ["azure/D2 in eastus, pay-as-you-go"]
+    assert found.clashes == ["azure/D2 in eastus, pay-as-you-go"] * 2
     (prices,) = found.lists.values()
     assert (prices, found.kept) == ({"vms": {"azure/D2": 0.5}}, 1)
 
