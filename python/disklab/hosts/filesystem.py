@@ -208,18 +208,12 @@ def users_of(point: Path) -> Iterator[str]:
 
 
 def _uses(process: Path, device: int) -> bool:
-    try:
-        links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-    except OSError:
-        return False
-    return any(_device_of(link) == device for link in links)
-
-
-def _device_of(link: Path) -> int | None:
-    try:
-        return os.stat(link).st_dev
-    except OSError:
-        return None
+    with suppress(OSError):
+        for link in (process / "cwd", process / "root", *(process / "fd").iterdir()):
+            with suppress(OSError):
+                if os.stat(link).st_dev == device:
+                    return True
+    return False
 
 
 def set_read_ahead(device: OurDevice, kib: int) -> None:

@@ -452,9 +452,16 @@ def remove_mount_point(record: VolumeRecord) -> bool:
             Path(record.unfinished_mount_point).rmdir()
     if not has_mount_point(record):
         return False
+    point = Path(str(record.mount_point))
     with suppress(OSError):
-        Path(str(record.mount_point)).rmdir()
-        return True
+        folder = os.open(point.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # A link in the place of a folder above would lead to a folder of somebody else's.
+            if _is_made(os.stat(point.name, dir_fd=folder, follow_symlinks=False), record):
+                os.rmdir(point.name, dir_fd=folder)
+                return True
+        finally:
+            os.close(folder)
     return False
 
 
@@ -462,10 +469,12 @@ def has_mount_point(record: VolumeRecord) -> bool:
     """Return whether a mount point that we made is there. One that is in use shows its disk."""
     if not record.made_mount_point or record.mount_point is None:
         return False
-    try:
-        found = os.lstat(record.mount_point)
-    except OSError:
-        return False
+    with suppress(OSError):
+        return _is_made(os.lstat(record.mount_point), record)
+    return False
+
+
+def _is_made(found: os.stat_result, record: VolumeRecord) -> bool:
     return (found.st_dev, found.st_ino) == (record.made_device, record.made_inode)
 
 
