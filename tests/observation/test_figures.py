@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 import yaml
 from disklab import spec
 from disklab.catalog.quantity import plain_number
-from disklab.databases.observing import Count, Latency, NodeSeen, Reading, Shape, TableSeen
+from disklab.databases.observing import (
+    Count,
+    Latency,
+    NodeSeen,
+    Reading,
+    Shape,
+    TableSeen,
+    Understood,
+)
+from disklab.errors import MachineError
 from disklab.observation.file import Stated, file_of
 from disklab.observation.found import busy, found_of
 from disklab.observation.machine import Window
@@ -50,6 +60,44 @@ def test_any_figure_is_read_as_it_was_written(
     require = spec.parse(text, Path("seen.yaml")).cells[0].spec.require
     assert require is not None
     assert require.rate_per_s == pytest.approx(rate_per_s, rel=1e-3)
+
+
+class Told:
+    """A server that tells of one table."""
+
+    def __init__(self, table: TableSeen) -> None:
+        self.table = table
+
+    def read(self) -> Reading:
+        return Reading(0.0, {})
+
+    def shape(self, tables: Collection[str]) -> Shape:
+        return Shape("MariaDB 10.11.6", (NodeSeen("10.0.0.4:3306"),), (self.table,))
+
+    def close(self) -> None:
+        pass
+
+
+@given(
+    st.floats(0, 1e19),
+    st.none() | st.floats(0, 1e19) | st.floats(1e6, 1e9),
+    st.integers(0, 5000),
+    st.floats(0, 1e19),
+)
+def test_any_table_is_refused_or_read_as_it_was_written(
+    rows: float, row_bytes: float | None, columns: int, stored_bytes: float
+) -> None:
+    """As rows of blobs, of more columns than a row of ours has, and of what no disk holds."""
+    table = TableSeen("shop.t0", 1, rows, row_bytes, columns, stored_bytes)
+    try:
+        told = Understood("mariadb", lambda: Told(table)).shape(["shop.t0"])
+    except MachineError:
+        assert max(rows * (row_bytes or 0), stored_bytes) > 1e14
+        return
+    found = found_of("mariadb", window(100.0, 2.0), told, [])
+    text = file_of(found, Stated(None, None))
+    (cell,) = spec.parse(text, Path("seen.yaml")).cells
+    assert cell.spec.dataset is not None
 
 
 @given(st.floats(1, 1e12))

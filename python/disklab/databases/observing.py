@@ -209,6 +209,10 @@ class Understood:
             shape = self._observer.shape(tables)
             self._check(value for table in shape.tables for value in vars(table).values())
             self._check(shape.mean_ms.values())
+            rows = sum((one.rows or 0) * (one.row_bytes or 0) * one.copies for one in shape.tables)
+            whole = max(rows, sum(one.stored_bytes for one in shape.tables))
+            if whole > MOST_NODE_BYTES * max(1, len(shape.nodes)):
+                raise ValueError(f"data of {whole:.3g} bytes")
             strange = [value for value in shape.settings.values() if not str(value).isprintable()]
             if strange:
                 raise ValueError(f"{strange[0]!r} is no setting")
@@ -238,6 +242,8 @@ class Understood:
 
 MOST_COUNTED = 1e20
 """More than 64 bits count."""
+MOST_NODE_BYTES = 3e14
+"""With room to grow a volume has no disks for more."""
 
 
 class Observer(Protocol):

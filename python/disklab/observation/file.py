@@ -12,8 +12,10 @@ from disklab.catalog import Caching, parse_disks
 from disklab.catalog.quantity import plain_number
 from disklab.database_facts import facts_of
 from disklab.observation.found import Found, short
+from disklab.spec.amounts import MOST_COUNT
 from disklab.spec.draft import GIB, START, count, flow, held, quoted, word
 from disklab.spec.draft import together as together_line
+from disklab.spec.payloads import MOST_COLUMN_BYTES, MOST_COLUMNS
 from disklab.terminal import plain
 
 WIDTH = 100
@@ -206,15 +208,17 @@ def hardware(found: Found, stated: Stated) -> tuple[str, str]:
 
 
 def row_of(found: Found) -> str:
-    """Return columns and bytes of each; one column where they do not make the whole."""
-    whole = max(1, round(found.row_bytes or 1000.0))
-    columns = max(1, found.columns)
-    return f"{columns} x {whole // columns}B" if whole % columns == 0 else f"1 x {whole}B"
+    """Return columns and bytes of each; as few as can be where they do not make the whole."""
+    whole = min(max(1, round(found.row_bytes or 1000.0)), MOST_COLUMNS * MOST_COLUMN_BYTES)
+    fewest = -(-whole // MOST_COLUMN_BYTES)
+    columns = min(max(fewest, found.columns), MOST_COLUMNS)
+    columns = columns if whole % columns == 0 else fewest
+    return f"{columns} x {whole // columns}B"
 
 
 def rounded(rows: int) -> int:
     """Return rows with three digits: neither a sample nor statistics know more."""
-    return max(1, int(float(f"{rows:.3g}")))
+    return min(max(1, int(float(f"{rows:.3g}"))), MOST_COUNT)
 
 
 def commented(text: str) -> Iterator[str]:
