@@ -98,6 +98,16 @@ class Wait:
         _OPEN.remove(self)
 
 
+def until(what: str, done: Callable[[], bool], seconds: float, pause_s: float = 0.1) -> bool:
+    """Return whether it is done, trying again until the time is over."""
+    with Wait(what, seconds) as wait:
+        while not done():
+            if wait.is_over:
+                return False
+            wait.pause(pause_s)
+    return True
+
+
 class _Open:
     """The waits of this process, and who follows them."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ from disklab.hosts.ownership import (
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
 from disklab.machines import programs
-from disklab.waiting import Wait
+from disklab.waiting import until
 
 # From <linux/loop.h>; no module of Python has it.
 LOOP_CLR_FD = 0x4C01
@@ -57,7 +57,6 @@ LOOP_CLR_FD = 0x4C01
 BUSY_SECONDS = 20.0
 # The last close of a device detaches it.
 GONE_SECONDS = 20.0
-POLL_SECONDS = 0.1
 # By this the engine refuses data that are not whole; it goes with the file.
 LOST = "user.disklab.lost"
 
@@ -293,7 +292,7 @@ def _marked(host: HostPlace) -> Iterator[Step]:
 def _remove_half_made(host: HostPlace, name: str, record: VolumeRecord) -> Outcome:
     outcomes: list[DisklabError] = []
     what = f"nothing provides the volume {name} of {host.name} any more"
-    done = _until(what, partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
+    done = until(what, partial(_detach_half_made, host, name, outcomes), BUSY_SECONDS)
     remove_mount_point(record)
     return done, "" if done else str(outcomes[-1])
 
@@ -409,7 +408,7 @@ def _unmount(
         return True, ""
     if not orderly:
         abort(host)
-    if _until(f"nobody uses {point}", partial(force_unmount, mount), BUSY_SECONDS):
+    if until(f"nobody uses {point}", partial(force_unmount, mount), BUSY_SECONDS):
         return True, ""
     # Somebody still has files open; they get errors, and the mount goes with the last one.
     return force_unmount(mount, "-l"), "was in use: unmounted lazily"
@@ -434,7 +433,7 @@ def _detach(planned: OurDevice, host: HostPlace, places: Places) -> Outcome:
     except (DisklabError, OSError) as error:
         return False, str(error)
     gone = lambda: not _still_there(device, host)  # noqa: E731
-    if not _until(f"{device.path} is gone", gone, GONE_SECONDS):
+    if not until(f"{device.path} is gone", gone, GONE_SECONDS):
         holder = elsewhere(device)
         where = f"it is mounted {holder}" if holder else "in use"
         return False, f"{where}: end what uses it, then clean again"
@@ -467,16 +466,6 @@ def _unproved(host: HostPlace, proved: Collection[str]) -> Iterator[Step]:
             )
             remove = partial(lambda note: (False, note), note)
             yield Step("device", record.device, host.name, remove, note, holds=True, possible=False)
-
-
-def _until(what: str, done: Callable[[], bool], seconds: float) -> bool:
-    """Return whether it is done, trying again until the time is over."""
-    with Wait(what, seconds) as wait:
-        while not done():
-            if wait.is_over:
-                return False
-            wait.pause(POLL_SECONDS)
-    return True
 
 
 def _still_there(device: OurDevice, host: HostPlace) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from disklab.engine.process import end_process
 from disklab.errors import MachineError
 from disklab.hosts.ownership import mounts
-from disklab.waiting import Wait
+from disklab.waiting import Wait, until
 
 # Processes that we started, of databases and of commands that have a disk of their own, found
 # through the kernel and not through our notes.
@@ -204,14 +204,12 @@ class ControlGroup:
 
         Raises MachineError when more than that is in use and cannot be taken back.
         """
-        with Wait(f"{self.folder.name} gives memory back", SHRINK_SECONDS) as wait:
-            while not self._try_limit(limit_bytes):
-                if wait.is_over:
-                    raise MachineError(
-                        f"{self.folder}: more than {limit_bytes} bytes are in use, and could not "
-                        f"be taken back within {SHRINK_SECONDS:.0f} s: {self.use()}"
-                    )
-                wait.pause(POLL_SECONDS)
+        what = f"{self.folder.name} gives memory back"
+        if not until(what, lambda: self._try_limit(limit_bytes), SHRINK_SECONDS, POLL_SECONDS):
+            raise MachineError(
+                f"{self.folder}: more than {limit_bytes} bytes are in use, and could not "
+                f"be taken back within {SHRINK_SECONDS:.0f} s: {self.use()}"
+            )
 
     def _try_limit(self, limit_bytes: int) -> bool:
         """Set the limit; returns False when what is in use could not be taken back at once."""

@@ -37,7 +37,7 @@ from disklab.hosts.ownership import (
 )
 from disklab.hosts.places import HostPlace, Places, VolumeRecord, remove_mount_point
 from disklab.hosts.requirements import require_machine
-from disklab.waiting import Wait
+from disklab.waiting import until
 
 # A mount point by its descriptor: what was looked at is what is mounted on.
 #
@@ -187,7 +187,6 @@ def _check(path: Path, descriptor: int) -> None:
 
 # A killed process leaves its files to the kernel, which closes them within milliseconds.
 LOSE_SECONDS = 10.0
-LOSE_POLL_SECONDS = 0.1
 # Namespaces of killed programs are taken apart by the kernel when it has time for that: on a
 # machine with a load of 90 they were still there after 10 s.
 LET_GO_SECONDS = 60.0
@@ -383,21 +382,14 @@ def lose(host: HostPlace, volumes: Iterable[str]) -> None:
 
 def _await_free(device: Path) -> None:
     """Return when no namespace has it mounted; those of killed programs go a moment later."""
-    with Wait(f"nobody has {device} mounted", LET_GO_SECONDS) as wait:
-        while _is_held(device):
-            if wait.is_over:
-                rule = (
-                    "another mount namespace still has it mounted (`grep -l` it in /proc/*/mounts)"
-                )
-                raise MachineError(f"{device}: {rule}; end the programs there")
-            wait.pause(LOSE_POLL_SECONDS)
+    if not until(f"nobody has {device} mounted", lambda: not _is_held(device), LET_GO_SECONDS):
+        rule = "another mount namespace still has it mounted (`grep -l` it in /proc/*/mounts)"
+        raise MachineError(f"{device}: {rule}; end the programs there")
 
 
 def _await_copies(device: Path) -> None:
     """Give namespaces that have just begun the time to let go; what stays refuses the device."""
-    with Wait(f"nobody has {device} mounted", COPIED_SECONDS) as wait:
-        while _is_held(device) and not wait.is_over:
-            wait.pause(LOSE_POLL_SECONDS)
+    until(f"nobody has {device} mounted", lambda: not _is_held(device), COPIED_SECONDS)
 
 
 def _is_held(device: Path) -> bool:
@@ -409,12 +401,9 @@ def _is_held(device: Path) -> bool:
 
 
 def _unmount_dead(mount: Mount) -> None:
-    with Wait(f"nobody uses {mount.point}", LOSE_SECONDS) as wait:
-        while not force_unmount(mount):
-            if wait.is_over:
-                users = ", ".join(users_of(mount.point)) or "somebody"
-                raise MachineError(f"{mount.point}: {users} uses it")
-            wait.pause(LOSE_POLL_SECONDS)
+    if not until(f"nobody uses {mount.point}", lambda: force_unmount(mount), LOSE_SECONDS):
+        users = ", ".join(users_of(mount.point)) or "somebody"
+        raise MachineError(f"{mount.point}: {users} uses it")
 
 
 def warm_cache(target: Target, ranges: Iterable[tuple[int, int]] | None = None) -> CacheCounters:
