@@ -114,8 +114,13 @@ class Ended:
             faults += [f"code {self.code}"] if self.code or self.name in ENDLESS else []
         if "Traceback" in self.errors and not self.is_pythons:
             faults.append("a traceback")
-        lines = self.errors.strip().count("\n")
-        if self.code == 130 and lines > 0 and not (self.name == "run" and FIGURES in self.errors):
+        # What is indented is progress: the phase in which all is taken back.
+        lines = [line for line in self.errors.splitlines() if line.strip() and line[0] != " "]
+        if (
+            self.code == 130
+            and len(lines) > 1
+            and not (self.name == "run" and FIGURES in self.errors)
+        ):
             faults.append("more than a line")
         return [*faults, *(f"left {what}" for what in self.left)]
 
@@ -143,12 +148,12 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
     environment = {**os.environ, MARKER: marker, "DISKLAB_RUN_DIR": str(folder / "run")}
     environment |= {"DISKLAB_DATA_DIR": str(folder / "data"), "DISKLAB_CALM_WAIT": "0"}
     before = 0
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
             [str(DISKLAB), *words],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=out,
             stderr=errors,
             start_new_session=True,
         )
@@ -167,13 +172,15 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
             code = None
         errors.seek(before)
         answer = errors.read().decode(errors="replace")
+        out.seek(0)
+        is_attached = name == "disk attach" and b"/dev/" in out.read()
     deadline = time.monotonic() + LEFT_S
     while (left := remains(folder, marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     if left:
         subprocess.run([str(DISKLAB), "clean", "--all"], env=environment, check=False)
-        # A disk that was attached stays: that is what the command is for.
-        left = () if name == "disk attach" and code == 0 else left
+        # A disk that was attached stays, whatever ends its weather: the command is for that.
+        left = () if is_attached else left
     return Ended(name, at_s, code, answer, left)
 
 

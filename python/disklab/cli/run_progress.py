@@ -216,7 +216,7 @@ def ending_text(event: RunFinished) -> str:
     if event.interrupted:
         return (
             f"stopped; {wording.counted(event.finished, 'result')} stored, "
-            f"{wording.counted(event.left, 'trial')} left\n"
+            f"{wording.counted(event.left, 'trial')} left; "
             f"go on with: disklab {event.mode} --resume {shlex.quote(str(event.folder))}"
         )
     return f"done: {wording.counted(event.finished, 'result')}, {where}"
