@@ -33,7 +33,7 @@ PREFIX = "disklab-campaign-"
 OWNER = "owner"
 # A command is done in two seconds; with a dead disk under a mount it waits for errors first.
 MOST_SECONDS = 90.0
-ENDING_SECONDS = 5.0
+ENDING_SECONDS = 30.0
 KNOWN = {"lock", "hosts", "databases", ".made", "envelope.json", "overheads.json", "mounts"}
 """What may stay in the run and data directories: nothing of a host or volume."""
 
@@ -187,7 +187,8 @@ class Lab:
         """Raise when anything that disklab made is left."""
         found = [f"mount {one}" for one in self.mounts()]
         found += [f"device {one}" for one in self.devices()]
-        # The engine's watchdog ends by itself when the engine has.
+        # The engine's watchdog ends by itself when the engine has, and the keeper of a command's
+        # disk when it finds nothing more to take away: within seconds on a machine at rest.
         deadline = time.monotonic() + ENDING_SECONDS
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
