@@ -48,6 +48,8 @@ class Bed:
     scale: int = SCALE
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """Of the cluster, what it has otherwise."""
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    before: Mapping[str, Any] = field(default_factory=lambda: {"host_cache": "written"})
     rehearse: Mapping[str, Any] = field(default_factory=dict)
     latency: str | None = "2020"
     """Of the data's disk: what was rehearsed first has the service times of 2020."""
@@ -72,8 +74,9 @@ class Bed:
                     "keys": "uniform",
                     "load": {"threads": 16},
                     "stop": {"operations": OPERATIONS_HERE * SCALE},
+                    **self.workload,
                 },
-                "before": {"page_cache": "cold", "host_cache": "written"},
+                "before": {"page_cache": "cold", **self.before},
                 "factors": {"cell": {cell.name: dict(cell.patch) for cell in self.cells}},
                 "rehearse": {"nodes": 1, "scale": f"1/{self.scale}", **self.rehearse},
             },
@@ -344,6 +347,37 @@ def _pools(disk: str, disks: str, slow: int) -> Bed:
     )
 
 
+SLOW_LOADS = {
+    "a fifth updates": {"read": "80%", "write": "20%"},
+    "half updates": {"read": "50%", "write": "50%"},
+    "updates": {"write": "100%"},
+    "inserts": {"insert": "100%"},
+}
+
+
+def _slow(name: str, vm: str, data: Mapping[str, Any]) -> Bed:
+    """Return PostgreSQL's bed of a slow disk for everything, log and all."""
+    cells = tuple(
+        Cell(load, "mixture", {"workload.operations": operations})
+        for load, operations in SLOW_LOADS.items()
+    )
+    bed = _postgresql(name, "10 x 100B", 400_000, cells)
+    memory = tuple(
+        replace(cell, patch={**cell.patch, "workload.warm_up": "10s"}) for cell in bed.cells[:3]
+    )
+    return replace(
+        bed,
+        cells=(*memory, *cells),
+        settings={"shared_buffers": "128MB"},
+        scale=1,
+        cluster={"vm": vm, "host_cache": None, "volumes": {"data": {**data, "filesystem": "xfs"}}},
+        workload={"stop": {"duration": "20s"}},
+        before={"credits": "0%"},
+        rehearse={"time_dilation": 3},
+        latency=None,
+    )
+
+
 # 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
 # of it fits, with the others a third does. Fills take half a minute.
 STUDY = _bed("rows of 4,090 B", "5 x 818B", 180_000, (*COMMON, *MORE))
@@ -380,6 +414,8 @@ BEDS = (
     _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11], *MARIADB_KINDS)),
     _pools("S10", "azure/S10", 1),
     _pools("Premium SSD v2", "azure/PremiumV2(64GiB, 3000 IOPS, 125 MB/s)", 2),
+    _slow("S10", "azure/Standard_D4s_v5", {"disks": "azure/S10", "caching": "None"}),
+    _slow("gp2 without credits", "aws/m5.xlarge", {"disks": "aws/gp2(100GiB)"}),
 )
 
 
