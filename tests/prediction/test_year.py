@@ -346,6 +346,7 @@ def test_etcd_has_a_year_with_the_weather_of_its_log(tmp_path: Path) -> None:
 
 
 def test_the_first_line_compares_what_the_file_asks_about(tmp_path: Path) -> None:
+    # Of gp3, with two slow volumes: an old leader's sync ends after others have answered.
     path = tmp_path / "etcd.yaml"
     levels = {"gp3": "aws/gp3(64GiB)", "io2": "aws/io2(64GiB, 3000 IOPS)"}
     factors = {name: {"cluster.volumes.data.disks": disks} for name, disks in levels.items()}
