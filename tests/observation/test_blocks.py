@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import signal
@@ -251,3 +252,16 @@ def test_root_s_part_takes_a_request_in_the_list_only(monkeypatch: pytest.Monkey
     assert part.done(request) == Ended(3, 1, full=False)
     (said,) = heard
     assert getattr(said, "text", "").encode("latin-1") == b"\xff\x00text"
+
+
+def test_what_can_be_read_at_once_comes_in_parts() -> None:
+    ours, theirs = os.pipe()
+    try:
+        fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 1 << 20)
+        os.set_blocking(ours, False)
+        os.write(theirs, bytes(tracing.PART_BYTES + (1 << 16)))
+        read = [len(tracing._available(ours)) for _ in range(3)]
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert read == [tracing.PART_BYTES, 1 << 16, 0]

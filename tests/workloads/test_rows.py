@@ -9,15 +9,19 @@ from disklab import spec
 from disklab.engine.load import (
     ClosedLoop,
     CqlTarget,
+    EngineLoad,
     LoadDone,
     LoadJob,
     OpenLoop,
     RowSize,
     RowsWorkload,
+    Stop,
 )
+from disklab.procedures.turn import workload_of
 from disklab.spec import ClusterTrial
 from disklab.spec.amounts import WrongKindError, only
 from disklab.spec.model import Workload
+from disklab.workloads.protocol import Asked
 from disklab.workloads.rows import Rows, fill_job, measure_job
 
 TARGET = {"protocol": "cql", "contact_points": ["127.0.0.1:9042"], "keyspace": "k", "table": "t"}
@@ -139,3 +143,19 @@ def done(operations: dict[str, int]) -> LoadDone:
             "interrupted": False,
         }
     )
+
+
+@pytest.mark.parametrize(("column_bytes", "has_versions"), [(7, False), (8, True)])
+def test_a_column_of_eight_bytes_has_room_for_a_version(
+    tmp_path: Path, column_bytes: int, has_versions: bool
+) -> None:
+    file = tmp_path / "load.yaml"
+    text = EXPERIMENT.format(load="{threads: 64}", stop="{operations: 4k}")
+    text = text.replace("818B", f"{column_bytes}B").replace("write: 25%", "write: 25%, scan: 0%")
+    file.write_text(text)
+    (loaded,) = spec.load(file).trials("rehearse")
+    load = workload_of(loaded.here, 1).run(TARGET, Asked(Stop(operations=9), 1, versions=True))
+    assert isinstance(load, EngineLoad)
+    assert (rows_of(load.job).versions is not None) == has_versions
+    # What is never done is no operation.
+    assert rows_of(load.job).operations == {"read": 0.75, "write": 0.25}

@@ -137,6 +137,23 @@ def test_what_it_says_of_a_failure_is_the_error(program: Path) -> None:
         ran(begin)
 
 
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("tpcb", r"/proc/self/fd/\d+"),
+        ("oltp_read", "oltp_read_only"),
+        ("oltp_insert", "oltp_read_only"),
+    ],
+)
+def test_tables_are_made_by_the_script_that_knows_them(
+    program: Path, script: str, name: str
+) -> None:
+    program.write_text('#!/bin/sh\necho "FATAL: $*"\nexit 1\n')
+    for begin in workload(script).fill(TARGET):
+        with pytest.raises(MachineError, match=f"FATAL: {name} "):
+            ran(begin)
+
+
 def test_a_line_without_an_end_is_read_in_pieces_and_quoted_in_part(program: Path) -> None:
     program.write_text(
         "#!/bin/sh\nprintf 'FATAL: \\377 '\nhead -c 3000000 /dev/zero | tr '\\0' x\nexit 1\n"

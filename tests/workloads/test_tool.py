@@ -11,7 +11,7 @@ from disklab.kits.schema import Result, Tool
 from disklab.results import decode
 from disklab.results.histogram import encode
 from disklab.workloads.program import histogram_of
-from disklab.workloads.tool import ToolRun, read_histogram
+from disklab.workloads.tool import ToolRun, _paced, read_histogram
 
 RESULT = Result(
     line=r"^(\d+) done, (\S+) ms, (\S+) ms, (\S+) ms$", figures=("count", "p50", "p95", "p99")
@@ -42,3 +42,9 @@ def test_a_histogram_of_all_latencies_is_taken_as_it_is_but_in_slow_motion() -> 
     assert slowed is not None
     assert here.summary_ms()["p95"] == pytest.approx(60.0, rel=0.02)
     assert slowed.summary_ms()["p95"] == pytest.approx(0.9, rel=0.02)
+
+
+def test_a_tool_is_given_the_words_of_its_pace() -> None:
+    tool = Tool(run=("bench", "{pace}", "x"), at_rate=("-r", "{rate}"), unlimited=("-max",))
+    assert _paced(tool, 5) == ["bench", "-r", "{rate}", "x"]
+    assert _paced(tool, None) == ["bench", "-max", "x"]
