@@ -90,3 +90,10 @@ def test_a_system_without_knobs_has_no_link() -> None:
     )
     for specs in ([specified("azure/P30", etcd)], [{"cluster": {"nodes": "<script>"}}], []):
         assert what_if_link(specs, "report.what-if.html") == what_if_link(specs, None) == []
+
+
+def test_what_the_page_has_no_knob_for_is_told() -> None:
+    database = {"jvm": {"collector": "zgc"}, "table": {"compaction": "leveled"}}
+    assert what_if.left_out({"database": database}) == ["the collector zgc", "leveled compaction"]
+    usual = {"jvm": {"collector": "g1"}, "table": {"compaction": "size-tiered"}}
+    assert what_if.left_out({"database": usual}) == what_if.left_out({}) == []

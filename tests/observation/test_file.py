@@ -23,7 +23,7 @@ from disklab.databases.observing import (
 )
 from disklab.machines.local import LocalMachine
 from disklab.observation import machine
-from disklab.observation.file import Stated, assumed, file_of
+from disklab.observation.file import Stated, assumed, file_of, row_of
 from disklab.observation.found import Found, busy, found_of
 from disklab.observation.machine import Disk, DiskReading, MachineSeen, Window
 from disklab.prediction.cells import prepare
@@ -245,3 +245,9 @@ def test_the_window_of_many_tables_is_summed_once() -> None:
         told = found_of("cassandra", looked, Shape("x", NODES, (USERS,)), [])
         assert told.as_json()
     assert made.call_count == len(readings) - 1
+
+
+def test_a_row_is_of_equal_columns_where_these_make_the_whole() -> None:
+    told = found(window(RATES))
+    rows = [row_of(replace(told, columns=5, row_bytes=size)) for size in (1000.0, 1001.0)]
+    assert rows == ["5 x 200B", "1 x 1001B"]
