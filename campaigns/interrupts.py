@@ -36,7 +36,7 @@ END_S = 30.0
 LEFT_S = 10.0
 """What root's part still takes away after its command ended."""
 MARKER = "DISKLAB_CAMPAIGN_OF_INTERRUPTS"
-ENDLESS = ("rehearse", "run", "probe", "observe", "kit try", "predict --year")
+ENDLESS = ("rehearse", "run", "probe", "kit try", "predict --year")
 """Commands that are not done within the longest wait: they were interrupted, if they ended."""
 INTERRUPTED = (130, -signal.SIGINT)
 """A shell reports both as 130."""
@@ -110,8 +110,9 @@ class Ended:
         if self.code is None:
             faults.append("did not hear it")
         elif self.code not in INTERRUPTED and not self.is_pythons:
-            # One that was done already ends with 0.
-            faults += [f"code {self.code}"] if self.code or self.name in ENDLESS else []
+            # One that was done already ends with 0, and `observe` with 1: nobody answers it.
+            done = 1 if self.name == "observe" else 0
+            faults += [f"code {self.code}"] if self.code != done or self.name in ENDLESS else []
         if "Traceback" in self.errors and not self.is_pythons:
             faults.append("a traceback")
         # What is indented is progress: the phase in which all is taken back.

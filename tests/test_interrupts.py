@@ -198,6 +198,32 @@ def test_a_ctrl_c_that_a_library_made_an_error_of_is_still_one() -> None:
     assert (ran.returncode, ran.stderr) == (130, "")
 
 
+IGNORED = """
+import signal, sys, time
+from disklab.cli import main
+
+class Ignoring:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+def works() -> None:
+    Ignoring()
+    time.sleep(20)
+    print("went on")
+
+sys.modules["disklab.cli.app"].app = works
+main()
+"""
+
+
+def test_a_ctrl_c_that_python_ignores_ends_a_command() -> None:
+    """As in a look-up of a library's table of compiled expressions, at the start of `predict`."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IGNORED], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
 STARTING = """
 import signal, sys
 from pathlib import Path

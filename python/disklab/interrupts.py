@@ -90,7 +90,7 @@ def ended_once() -> Iterator[None]:
             raise KeyboardInterrupt
 
     _State.came = 0
-    with _handled(first), _raised_again():
+    with _handled(first), raised_again():
         _State.is_once = True
         try:
             yield
@@ -99,7 +99,7 @@ def ended_once() -> Iterator[None]:
 
 
 @contextmanager
-def _raised_again() -> Iterator[None]:
+def raised_again() -> Iterator[None]:
     """Raise KeyboardInterrupt again where Python ignored it, as in its hooks around a fork."""
     ordinary = sys.unraisablehook
     waiting: list[threading.Timer] = []

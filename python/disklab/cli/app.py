@@ -20,7 +20,7 @@ from disklab.cli.output import OVER_BUDGET
 from disklab.cli.output import report as tell
 from disklab.cli.root_part import divide
 from disklab.errors import DisklabError, MachineError
-from disklab.interrupts import disregard, remember_ctrl_c, was_interrupted
+from disklab.interrupts import disregard, raised_again, remember_ctrl_c, was_interrupted
 
 # The commands of the program, each imported when it is asked for.
 #
@@ -368,10 +368,11 @@ def _run() -> None:
     remember_ctrl_c()
     try:
         try:
-            check_system(sys.argv[1:])
-            check_memory(sys.argv[1:])
-            divide(sys.argv[1:])
-            app()
+            with raised_again():
+                check_system(sys.argv[1:])
+                check_memory(sys.argv[1:])
+                divide(sys.argv[1:])
+                app()
         except (OSError, MemoryError, ImportError, RuntimeError) as error:
             short = shortage(error)
             if short is None:
