@@ -45,7 +45,7 @@ INTERRUPTS = Kind(
     "Ctrl-C",
     "at random moments of every command, half of them in its first 3 s (`make interrupts`): "
     "counted as refused are those that it ended, with 130 and one line; the others were done, or "
-    "Python had not begun the program. None is to leave a process, a mount, a device or a traceback",
+    "Python had not begun the program. None is to leave a process, mount, device or traceback",
     lambda _chance, _yard: iter(()),
 )
 ROW = re.compile(r"^<!-- tries (\{.*\}) -->$", re.MULTILINE)
