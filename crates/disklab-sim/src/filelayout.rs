@@ -300,6 +300,13 @@ impl FileLayout {
     }
 }
 
+/// So many of `pages` at even distances, as reading them at random leaves a cache; `shift`, less than `pages`, moves them
+/// by its share of a distance.
+pub fn spread(wanted: u64, pages: u64, shift: u64) -> impl Iterator<Item = u64> {
+    let wanted = wanted.min(pages);
+    (1..=wanted).map(move |number| (number * pages - shift).div_ceil(wanted) - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,5 +399,28 @@ mod tests {
         let crossing = FileLayout::new(1000, 4255, Some((16_384, 16_384)));
         assert_eq!(crossing.chunk_bytes_of(3, 3), 2 * 16_384);
         assert_eq!(FileLayout::new(1000, 4255, None).chunk_bytes_of(3, 3), 0);
+    }
+
+    #[test]
+    fn pages_at_even_distances_are_those_where_a_share_becomes_whole() {
+        for (wanted, pages) in [
+            (0, 0),
+            (0, 9),
+            (1, 9),
+            (4, 9),
+            (9, 9),
+            (12, 9),
+            (7, 1000),
+            (999, 1000),
+        ] {
+            for shift in [0, pages / 2] {
+                let most = wanted.min(pages);
+                let share = |page: u64| (page * most + shift) / pages;
+                let each: Vec<u64> = (0..pages)
+                    .filter(|&page| share(page + 1) > share(page))
+                    .collect();
+                assert_eq!(spread(wanted, pages, shift).collect::<Vec<_>>(), each);
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use disklab_units::{Bytes, Instant};
 
 use crate::disks::Disks;
 use crate::engine::Slab;
-use crate::filelayout::{FileLayout, PAGE_BYTES, Pages};
+use crate::filelayout::{FileLayout, PAGE_BYTES, Pages, spread};
 use crate::job::Kernel;
 use crate::job::faults::{Event, What};
 use crate::pagecache::{PageCache, Rule};
@@ -389,12 +389,8 @@ impl Storage {
     pub fn fill_page_cache(&mut self, pages: u64) {
         /// Pages of a piece: those of the largest page of a database.
         const PIECE: u64 = 2;
-        let room = self.cache.capacity().min(pages);
-        let (pieces, wanted) = (pages / PIECE, room / PIECE);
-        for piece in 0..pieces {
-            if (piece + 1) * wanted / pieces > piece * wanted / pieces {
-                self.cache.insert(piece * PIECE, (piece + 1) * PIECE);
-            }
+        for piece in spread(self.cache.capacity() / PIECE, pages / PIECE, 0) {
+            self.cache.insert(piece * PIECE, (piece + 1) * PIECE);
         }
     }
 

@@ -54,6 +54,7 @@ use crate::database::postgresql::reads::Reads;
 use crate::database::postgresql::server::{RECOVERY_SYNC, Server, WRITE_BACK};
 use crate::database::sessions::{Clients, Costs, Sessions};
 use crate::disks::Disks;
+use crate::filelayout::spread;
 use crate::job::{CacheState, Fidelity, Mechanism};
 use crate::machine::Machine;
 use crate::model::{Course, Model, Setting};
@@ -426,12 +427,8 @@ fn buffers(job: &PostgresqlJob, plan: &Plan) -> Buffers {
 
 /// Fills buffers with pages from all over, as reading them at random leaves them.
 fn warm(buffers: &mut Buffers, pages: u64) {
-    let wanted = buffers.capacity().min(pages);
-    for page in 0..pages {
-        // Half a step beside those of the page cache: most pages are in one of the two.
-        let (here, next) = (page * wanted + pages / 2, (page + 1) * wanted + pages / 2);
-        if next / pages > here / pages {
-            buffers.keep(page as u32);
-        }
+    // Half a step beside those of the page cache: most pages are in one of the two.
+    for page in spread(buffers.capacity(), pages, pages / 2) {
+        buffers.keep(page as u32);
     }
 }

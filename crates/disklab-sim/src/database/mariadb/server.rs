@@ -9,7 +9,7 @@ use crate::database::mariadb::leaves::PAGE_BYTES;
 use crate::database::mariadb::plan::{Plan, UNDO_PAGES};
 use crate::database::mariadb::pool::Pool;
 use crate::database::wal::Log;
-use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES};
+use crate::filelayout::{FileLayout, PAGE_BYTES as CACHE_PAGE_BYTES, spread};
 use crate::job::{CacheState, Mechanism};
 use crate::machine::Machine;
 use crate::model::Setting;
@@ -132,10 +132,7 @@ pub(super) fn logs(
 /// Fills the pool with pages from all over, as reading them at random leaves them, and long before the run.
 fn warm(pool: &mut Pool, pages: u64, depth: u32) {
     let free = u64::from(depth.min(pool.capacity() / 4));
-    let wanted = u64::from(pool.capacity()).saturating_sub(free).min(pages);
-    for page in 0..pages {
-        if (page + 1) * wanted / pages > page * wanted / pages {
-            pool.take(0, page as u32);
-        }
+    for page in spread(u64::from(pool.capacity()).saturating_sub(free), pages, 0) {
+        pool.take(0, page as u32);
     }
 }

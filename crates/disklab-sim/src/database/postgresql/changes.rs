@@ -25,11 +25,11 @@ pub struct Changes {
     pub log: u64,
     /// When pages are written, and have images.
     pub checkpoints: Checkpoints,
-    /// By page: bytes in which a row that changes finds room for its next version.
+    /// By page, where it is not as the fill left it: bytes in which a row that changes finds room for its next version.
     ///
     /// A fill packs pages. A row that finds no room goes elsewhere; once its old version is dead, that room is taken by
     /// the next one that changes in this page, whose own old version makes room again. **Source:** README.HOT of PostgreSQL.
-    free: Vec<u16>,
+    free: HashMap<u32, u16>,
     /// Rows that have gone elsewhere, by relation and number: the page where they are.
     moved: HashMap<(u32, u64), u32>,
     /// By relation and session: the page that its new rows go to. **Source:** `RelationGetTargetBlock` of hio.c, which
@@ -82,14 +82,10 @@ impl Changes {
     /// A server that has just been filled.
     pub fn new(settings: &PostgresqlSettings, plan: &Plan, images: bool) -> Changes {
         let pages = plan.pages + plan.growth;
-        let mut free = vec![0; pages as usize];
-        for (page, bytes) in plan.relations.iter().flat_map(Layout::free) {
-            free[page as usize] = bytes;
-        }
         Changes {
             log: 0,
             checkpoints: Checkpoints::new(settings, pages, images),
-            free,
+            free: HashMap::new(),
             moved: HashMap::new(),
             targets: HashMap::new(),
             first_new: plan.pages,
@@ -177,7 +173,7 @@ impl Changes {
         let page = (self.first_new + new) as u32;
         self.taken += 1;
         self.files[new as usize] = plan.relations[relation as usize].last_file;
-        self.free[page as usize] = ROOM_BYTES as u16;
+        self.free.insert(page, ROOM_BYTES as u16);
         page
     }
 
@@ -191,9 +187,16 @@ impl Changes {
         self.targets.get(&(relation, session)).copied()
     }
 
-    /// Whether a page has room for so many bytes.
+    /// Whether a page behind the fill has room for so many bytes.
     pub fn has_room(&self, page: u32, bytes: u64) -> bool {
-        u64::from(self.free[page as usize]) >= bytes
+        let free = self.free.get(&page);
+        free.is_some_and(|&free| u64::from(free) >= bytes)
+    }
+
+    /// Bytes that are free in a page with a row of the fill, or behind it.
+    fn free_of(&self, layout: &Layout, page: u32) -> u16 {
+        let free = self.free.get(&page).copied();
+        free.unwrap_or_else(|| layout.free_of(page))
     }
 
     /// Whether the change that an access makes needs a page with room for the row, and the session has none.
@@ -204,7 +207,7 @@ impl Changes {
             AccessKind::Insert => relation.per_page() > 0,
             AccessKind::Update => self
                 .page_of(plan, access.relation, row)
-                .is_some_and(|page| !self.has_room(page, bytes)),
+                .is_some_and(|page| u64::from(self.free_of(relation, page)) < bytes),
             _ => false,
         };
         let target = self.target(access.relation, session);
@@ -239,13 +242,14 @@ impl Changes {
                 [Some(page), None, None]
             }
             AccessKind::Update => {
-                let stays = u64::from(self.free[page as usize]) >= row_bytes;
+                let free = self.free_of(layout, page);
+                let stays = u64::from(free) >= row_bytes;
                 // The columns that change; of a row that moves, all of it.
                 let bytes = if stays { log_bytes } else { row_bytes };
                 self.write(page, bytes, page_image);
                 let target = (!stays).then(|| {
                     // Its old version will be dead, and nothing else makes room here.
-                    self.free[page as usize] += row_bytes as u16;
+                    self.free.insert(page, free + row_bytes as u16);
                     let target = self.put(access.relation, session, row_bytes);
                     self.moved.insert((access.relation, row), target);
                     target
@@ -287,7 +291,7 @@ impl Changes {
     /// Puts a row into the session's page; returns it. It has no image in the log while it is new.
     fn put(&mut self, relation: u32, session: u32, bytes: u64) -> u32 {
         let page = self.targets[&(relation, session)];
-        let free = &mut self.free[page as usize];
+        let free = self.free.entry(page).or_default();
         let is_new = u64::from(*free) == ROOM_BYTES;
         *free = free.saturating_sub(bytes as u16);
         self.record(if is_new {

@@ -75,13 +75,12 @@ impl Layout {
         }
     }
 
-    /// Pages of rows with the bytes that a fill leaves free in each.
-    pub fn free(&self) -> impl Iterator<Item = (u64, u16)> + '_ {
-        let free = |page| match &self.packing {
+    /// Bytes that a fill leaves free in a page of rows.
+    pub fn free_of(&self, page: u32) -> u16 {
+        match &self.packing {
             None => (ROOM_BYTES - (self.per_page * self.row_bytes).min(ROOM_BYTES)) as u16,
-            Some(packing) => packing.free_of(page - self.first_page),
-        };
-        (self.first_page..self.first_leaf).map(move |page| (page, free(page)))
+            Some(packing) => packing.free_of(u64::from(page) - self.first_page),
+        }
     }
 
     /// The leaf with the entry of a row.
