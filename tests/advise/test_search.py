@@ -13,9 +13,9 @@ from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_
 from disklab.advice.levers import COLLECTOR, tuned
 from disklab.advice.options import disks_alone
 from disklab.advice.question import Question, question_of
+from disklab.advice.rows import TOO_DEAR
 from disklab.advice.search import (
     MOST_TRIED,
-    TOO_DEAR,
     Ladder,
     chosen,
     front,

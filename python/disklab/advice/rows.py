@@ -22,6 +22,10 @@ FIDELITIES: tuple[Fidelity, ...] = ("full", "quick", "sketch")
 ALTERNATIVES = 3
 """Other options of which the answer says why they are not it."""
 
+TOO_DEAR = 2.5
+"""What costs so many times an answer would not be bought, so it is neither searched nor confirmed
+any further, and stands behind the rest."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -92,7 +96,10 @@ def rows_of(options: Sequence[Option], tried: Iterable[Tried], nodes: int) -> li
         Row(one.candidate, one.candidate.nodes_of(nodes), one.kept, one.result, one.fidelity)
         for one in best.values()
     ]
-    rest.sort(key=lambda row: (row.candidate.lossy, RANKS.index(row.outcome), row.usd))
+    most = found[0].usd * TOO_DEAR if found and found[0].outcome is Outcome.MET else float("inf")
+    rest.sort(
+        key=lambda row: (row.candidate.lossy, row.usd > most, RANKS.index(row.outcome), row.usd)
+    )
     return found + rest
 
 

@@ -21,6 +21,7 @@ from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, to
 from disklab.advice.levers import singly, tuned
 from disklab.advice.options import ALIKE_RATIO
 from disklab.advice.promise import TELLING, fullest_limit, limits_of
+from disklab.advice.rows import TOO_DEAR
 from disklab.advice.simulator import Fidelity, Simulator, Tried
 from disklab.results import TrialResult
 from disklab.results.required import Outcome, fullest
@@ -470,11 +471,6 @@ def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
 
 MOST_PLAINER = 3
 """Plainer options that are tried."""
-
-
-TOO_DEAR = 2.5
-"""A kind of disks whose cheapest option costs so many times the best one found is neither looked at
-any further nor shown: it would not be bought."""
 
 
 def leave_dear(ladders: Sequence[Ladder]) -> None:
