@@ -7,7 +7,6 @@ for as long as the question says and with the load grown, and its page is read b
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import resource
 import time
@@ -25,7 +24,6 @@ from disklab.catalog.price import REGIONS
 from disklab.cli import advise as command
 from disklab.cli.advise_asked import Asked
 from disklab.results.required import Outcome
-from rich.console import Console
 
 from campaigns.promises.__main__ import SEEDS
 
@@ -109,14 +107,12 @@ def beside_the_page(advice: Advice) -> Iterator[str]:
     for line in [*advice.sentences(), *advice.changes]:
         if " ".join(line.split()) not in plain:
             yield line
-    shown = Console(file=io.StringIO(), width=400)
-    shown.print(command.table_of(advice))
-    assert isinstance(shown.file, io.StringIO)
-    _, *table = shown.file.getvalue().splitlines()
+    columns = command.table_of(advice).columns
     told = page.content(advice)["options"]
-    for line, row in zip(table, told, strict=False):
-        if not line.startswith(row["name"]) or row["outcome"] not in line:
-            yield f"{line.strip()}: on the page {row['name']}, {row['outcome']}"
+    for cells, row in zip(zip(*(one.cells for one in columns), strict=True), told, strict=False):
+        name, *_, promise = map(str, cells)
+        if name != row["name"] or not promise.startswith(row["outcome"]):
+            yield f"{name}, {promise}: on the page {row['name']}, {row['outcome']}"
 
 
 WHOSE = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
