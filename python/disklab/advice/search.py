@@ -72,7 +72,7 @@ class Ladder:
         self.total = len(self.alive)
         self._all = list(self.alive)
         self.tried_before = 0
-        """How much hardware was tried when the search began, or began again."""
+        """How much hardware was tried when the last answer of this kind failed."""
         self.borne: dict[int, float] = {}
         """The disk reads of an operation that each option, by its identity, was seen to carry."""
 
@@ -129,6 +129,7 @@ class Ladder:
                 name = fullest_limit(closer.result)
                 if used := limits_of(self.best.result).get(name):
                     self.too_full[name] = min(used * LESS_FULL, self.too_full.get(name, used))
+        self.tried_before = self._hardware()
         self.look_again()
 
     def confirm(self, quick: Tried) -> None:
@@ -147,7 +148,6 @@ class Ladder:
 
         `ruled_out`: leave out what is at most as good as an option that failed.
         """
-        self.tried_before = self._hardware()
         names = {one.name for one in self.rejected}
         failures = Counter(one.hardware for one in self.rejected)
         # Where an option fails as it is, it may do with all its levers turned.
