@@ -144,6 +144,12 @@ class Lever(_Part):
     usual: int | None = None
     """The setting without it: a number, of which more is better; None: a setting that is given
     stays."""
+    since: str | None = None
+    """The first release that has it; None: all have."""
+    before: str | None = None
+    """The first release that has another in its place; None: none."""
+    is_replayed: bool = False
+    """Whether it is so much of a log that a crash leaves to be replayed."""
     of_writes: bool = False
     """Whether it moves what writes wait for, and nothing else."""
     of_all_primaries: bool = False

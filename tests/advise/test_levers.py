@@ -170,8 +170,8 @@ def turned_of_mariadb(nodes: int, read: int, require: str = "") -> set[str]:
 @pytest.mark.parametrize(
     ("nodes", "read", "settings"),
     [
-        (1, 50, set[str]()),
-        (3, 50, {"wsrep_slave_threads"}),
+        (1, 50, {"innodb_log_file_size"}),
+        (3, 50, {"wsrep_slave_threads", "innodb_log_file_size"}),
         (3, 100, set[str]()),
     ],
 )
@@ -179,6 +179,31 @@ def test_settings_of_writes_are_turned_that_lose_nothing(
     nodes: int, read: int, settings: set[str]
 ) -> None:
     assert turned_of_mariadb(nodes, read) - {"cluster.volumes.data.read_ahead"} == settings
+
+
+@pytest.mark.parametrize(
+    ("version", "setting"),
+    [
+        ("'5.7.44'", "innodb_log_file_size"),
+        ("8.0.29", "innodb_log_file_size"),
+        ("8.0.30", "innodb_redo_log_capacity"),
+        ("8.4.3", "innodb_redo_log_capacity"),
+        ("null", "innodb_redo_log_capacity"),
+    ],
+)
+def test_a_setting_is_turned_where_a_release_has_it(version: str, setting: str) -> None:
+    text = FILE.format(compaction="leveled", read=50, write=50)
+    text = text.replace("cassandra", f"mysql\n  version: {version}").replace("nodes: 3", "nodes: 1")
+    text = text.replace("factor: 3\n  table: {compaction: leveled}", "factor: 1")
+    asked = question_of(spec.parse(text.replace("500M", "50M"), Path("t.yaml")), ("P30", "E8s_v3"))
+    calibration = calibration_for("mysql")
+    assert calibration is not None
+    option, *_ = field_of(asked, load_catalog(), calibration).candidates
+    turned = {path for one in singly(option, asked.spec) for path in one.settings}
+    logs = {path for path in turned if "log" in path}
+    assert logs == {f"database.settings.{setting}"}
+    (words,) = (words for _, words, cost in one_more(option, asked.spec) if "replay" in cost)
+    assert words.endswith("of redo log")
 
 
 def test_what_can_lose_a_database_is_turned_for_those_alone_who_say_so() -> None:

@@ -139,6 +139,11 @@ def _moves(lever: Lever, candidate: Candidate, spec: ClusterTrial) -> bool:
     database, work = spec.database, spec.workload.operations
     if lever.of_writes and work is not None and work.write <= 0:
         return False
+    release = [*map(int, re.findall(r"\d+", database.version))] if database.version else None
+    if lever.since and release and release < [*map(int, lever.since.split("."))]:
+        return False
+    if lever.before and (release is None or release >= [*map(int, lever.before.split("."))]):
+        return False
     copies = database.replication_factor
     if lever.of_all_primaries and has_one_primary(database.engine, copies):
         return False
@@ -175,8 +180,8 @@ def tuned(candidate: Candidate, spec: ClusterTrial) -> list[Candidate]:
 
 def cost_of(path: str, value: str | int, candidate: Candidate) -> str:
     """Return what turning a setting takes, as people say it; empty: nothing."""
-    if path == "database.settings.max_wal_size":
-        seconds = parse_bytes(str(value)) / candidate.strength.read_bytes_per_s
+    if (lever := _lever(path)) is not None and lever.is_replayed:
+        seconds = parse_bytes(in_amount(value)) / candidate.strength.read_bytes_per_s
         minutes = ceil(seconds / 60)
         time = f"{minutes} minutes" if minutes > 1 else "a minute"
         return f"a crash leaves up to {in_amount(value)} of log to replay, {time} or more"
@@ -194,8 +199,8 @@ COSTS = {
 
 
 def in_amount(value: str | int) -> str:
-    """Return a value of a setting with a space before its unit: `16 GB`."""
-    return re.sub(r"(?<=\d)(?=[A-Za-z])", " ", str(value))
+    """Return a value of a setting with its unit as people write it: `16 GB`; InnoDB's G is GiB."""
+    return re.sub(r"(?<=\d)(?=[A-Za-z])", " ", re.sub(r"(?<=\d)([KMGT])$", r"\1iB", str(value)))
 
 
 def collected(ways: Iterable[Candidate], spec: ClusterTrial) -> list[Candidate]:
