@@ -78,7 +78,7 @@ def compared(studies: Sequence[Mapping[str, Any]], *, apart: bool) -> Iterator[C
     """Simulate every cell of the studies; yield each figure beside its prediction."""
     whole = load_catalog([])
     for study in studies:
-        catalog = without(whole, study["evidence"]) if apart else whole
+        catalog = without(whole, study.get("evidence", ())) if apart else whole
         with settled_on(whole if "experiment" in study else catalog), anew():
             yield from (
                 of_servers(study["id"]) if "experiment" in study else of_disks(study, catalog)
