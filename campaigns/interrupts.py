@@ -161,7 +161,7 @@ def interrupted(name: str, words: list[str], at_s: float, folder: Path) -> Ended
         with suppress(subprocess.TimeoutExpired):
             process.wait(at_s)
         if process.poll() is None:
-            # What it had told of its progress by then is no answer to the signal.
+            # Progress that it printed before the signal is not an answer to it.
             before = os.fstat(errors.fileno()).st_size
             os.killpg(process.pid, signal.SIGINT)
         try:

@@ -205,7 +205,7 @@ def kept(file: Path) -> dict[str, dict[str, str]]:
     if not file.exists():
         return {}
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    # What nothing noticed is tried anew: there may be a test for it now.
+    # Comparisons that no test noticed are tried again: one may notice them now.
     return {row["key"]: row for row in rows if row["noticed_by"] or row.get("equivalent")}
 
 

@@ -29,7 +29,7 @@ SHORT = 0.95
 flushes and compactions fill it by some percent more than in 20 s."""
 
 SURE = 0.98
-"""The same in a cell that proves an answer: with other random streams it is as full within 1 %."""
+"""The same in a cell that proves an answer. Assumed: other random streams change it by less."""
 
 
 def most_used(require: Require | Required) -> float:

@@ -205,15 +205,15 @@ def _limit(iops: Any, mb_per_s: Any) -> dict[str, int]:
 def _of_azure(entry: dict[str, Any]) -> tuple[str, str, Size] | None:
     if entry.get("resourceType", "virtualMachines") != "virtualMachines":
         return None
-    told = {one["name"]: one["value"] for one in entry.get("capabilities", [])}
-    if told.get("PremiumIO") != "True" or "vCPUs" not in told:
+    capabilities = {one["name"]: one["value"] for one in entry.get("capabilities", [])}
+    if capabilities.get("PremiumIO") != "True" or "vCPUs" not in capabilities:
         return None
-    memory_mib = _count(float(told.get("MemoryGB", 0)) * 1024)
-    size: Size = {"vcpu": _count(told["vCPUs"]), "mem_gib": memory_mib / 1024}
-    if "MaxDataDiskCount" in told:
-        size["max_data_disks"] = _count(told["MaxDataDiskCount"])
-    bytes_per_s = _count(told.get("UncachedDiskBytesPerSecond", 0))
-    limit = _limit(told.get("UncachedDiskIOPS"), bytes_per_s // BYTES_IN_MB)
+    memory_mib = _count(float(capabilities.get("MemoryGB", 0)) * 1024)
+    size: Size = {"vcpu": _count(capabilities["vCPUs"]), "mem_gib": memory_mib / 1024}
+    if "MaxDataDiskCount" in capabilities:
+        size["max_data_disks"] = _count(capabilities["MaxDataDiskCount"])
+    bytes_per_s = _count(capabilities.get("UncachedDiskBytesPerSecond", 0))
+    limit = _limit(capabilities.get("UncachedDiskIOPS"), bytes_per_s // BYTES_IN_MB)
     if limit:
         size["uncached"] = limit
     family = _text(entry.get("family", "")).removeprefix("standard").removesuffix("Family")

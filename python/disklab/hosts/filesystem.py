@@ -105,8 +105,8 @@ def abort(host: HostPlace, how: str = "-f") -> None:
 def _leading_to(mount: Mount) -> Iterator[tuple[str, int]]:
     """Yield a path that leads to this mount and no other, and the open folder that it begins with.
 
-    A path alone is followed anew: who may rename a folder above could have put a link there, to a
-    mount of somebody else's. Raises MachineError when the mount is no longer there.
+    A path alone would be resolved again: a user who may rename a folder above it could have put a
+    link there, to somebody else's mount. Raises MachineError when the mount is no longer there.
     """
     folder = number = None
     try:
@@ -126,8 +126,10 @@ def _leading_to(mount: Mount) -> Iterator[tuple[str, int]]:
 
 def _mount_of(descriptor: int) -> int:
     """Return the number of the mount that an open file is on."""
-    told = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
-    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("mnt_id"))
+    information = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+    return next(
+        int(line.split()[1]) for line in information.splitlines() if line.startswith("mnt_id")
+    )
 
 
 def resolved_mount_point(point: Path, place: str) -> Path:

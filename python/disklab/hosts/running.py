@@ -46,7 +46,7 @@ from disklab.waiting import until
 
 EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
 FOR_MOUNTS = (Path("/mnt"), Path("/media"))
-"""Where whoever may call root's part mounts, in folders of root's."""
+"""Folders of root in which a user who may call root's part can mount a disk."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

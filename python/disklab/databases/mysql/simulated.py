@@ -43,7 +43,7 @@ class Usual:
     """None: `innodb_write_io_threads`."""
     page_cleaners: int | None = 4
     """Of those whose batches go side by side; None: as many as parts of the pool; 0: one batch goes
-    after the other, whoever makes it."""
+    after the other, whichever thread makes it."""
     dirty_pct: int = 10
     change_buffering: str = "all"
     io_capacity: int = 200
