@@ -115,15 +115,25 @@ def test_traces_of_several_disks_have_names_of_their_own() -> None:
     assert BlocksSeen.as_json(told)["reads"]["ios"] == 2
 
 
-def test_a_block_trace_is_roots_and_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_trace_is_roots_and_has_a_length(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(UserError, match="only to root; start disklab with sudo"):
         trace_of("30s")
     with pytest.raises(UserError, match="1 s to 600 s"):
         trace_of("2h")
-    for wrong in ([], ["8:16; echo"], ["1:1"] * 65):
-        with pytest.raises(MachineError):
-            record(wrong, 1.0, lambda: False, lambda _: None)
+    # The kernel's place, with nothing in it: as many devices as may be get as far as that.
+    (tmp_path / "instances").mkdir()
+    monkeypatch.setattr(tracing, "MOUNTED", tmp_path)
+    for devices, rule in (
+        ([], "not 0"),
+        (["8:16; echo"], "8:16; echo"),
+        (["1:1"] * 65, "not 65"),
+        (["1:1"] * 64, str(tmp_path)),
+    ):
+        with pytest.raises(MachineError, match=rule):
+            record(devices, 1.0, lambda: False, lambda _: None)
 
 
 @pytest.fixture

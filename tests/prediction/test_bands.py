@@ -231,6 +231,7 @@ def of_device(vm: str, disks: str, fio: str) -> dict[str, float]:
         ("bs: 4k", set()),
         ("bs: 4k, depth: 32", {"several I/Os at once"}),
         ("bs: 4k, jobs: 4", {"several I/Os at once"}),
+        ("bs: 16k", set()),
         ("bs: 1M", {"each KiB of large I/Os"}),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from disklab.errors import UserError
-from disklab.prediction.uncertain import read_ranged
+from disklab.prediction.uncertain import MOST_RANGES, read_ranged
 
 from tests.in_process import disklab
 
@@ -62,6 +62,14 @@ def test_ends_out_of_order_are_refused_with_their_place(tmp_path: Path, text: st
     with pytest.raises(UserError, match="is not a range") as refused:
         read_ranged(path, {})
     assert "ranged.yaml:16: rows" in str(refused.value)
+
+
+def test_a_file_has_as_many_ranges_as_can_be_tried(tmp_path: Path) -> None:
+    path = changed(tmp_path, "rows: 150M", "rows: 1M..2M\n" * MOST_RANGES)
+    assert len(read_ranged(path, {}).ranges) == MOST_RANGES
+    path.write_text(path.read_text() + "threads: 1..2\n")
+    with pytest.raises(UserError, match=f"{MOST_RANGES + 1} ranges"):
+        read_ranged(path, {})
 
 
 def test_a_range_that_matters_is_in_the_band_and_named(tmp_path: Path) -> None:

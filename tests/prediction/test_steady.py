@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab.prediction.steady import Spending, with_steady
 
 from tests.in_process import disklab
+from tests.results import made
 
 DEVICE = """
 title: What is left when the credits are gone?
@@ -104,6 +106,17 @@ def test_credits_that_end_in_the_run_end_when_they_are_spent(tmp_path: Path) -> 
     (gone,) = result["credits_gone"]
     assert gone["at_s"] == pytest.approx(18, rel=0.05)
     assert gone["ops_per_s_before"] == pytest.approx(3500, rel=0.01)
+
+
+def test_a_bucket_that_decides_latencies_alone_is_spent_at_the_end() -> None:
+    steady = {
+        "ops_per_s": 1000.0,
+        "latency_ms": {"p99": 50.0},
+        "bottleneck": {"resource": "disk IOPS", "utilisation": 1.0},
+    }
+    spent = Spending("disk IOPS", 0.0)
+    result = with_steady(made.result(), {"elapsed_s": 60.0}, spent, steady, {"ops_per_s": 1000.0})
+    assert [gone.at_s for gone in result.credits_gone] == [60.0]
 
 
 def test_a_warm_up_of_a_device_is_not_measured(tmp_path: Path) -> None:

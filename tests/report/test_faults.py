@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from disklab.report.faults import fault_section, sentences, together
+import pytest
+from disklab.report.faults import _apart, fault_section, sentences, together
 from disklab.report.subject import subjects_of
 from disklab.results import Recovery, StepTaken
 
@@ -57,6 +58,12 @@ def test_a_sentence_for_each_cell_and_a_chart_with_the_events(tmp_path: Path) ->
     drawn = json.dumps(panel.spec(width=300))
     assert "replace n2" in drawn
     assert "attached" not in json.dumps(panel.spec(width=300)["layer"][0]["data"])
+
+
+@pytest.mark.parametrize(("at_s", "side"), [(1.9, "none"), (2.0, "left"), (60.0, "right")])
+def test_an_event_of_two_cells_at_about_the_same_time_is_named_once(at_s: float, side: str) -> None:
+    marks = [{"what": "lose n2", "t": t} for t in (at_s, 0.0)]
+    assert [mark["side"] for mark in _apart(marks, 100.0)] == ["left", side]
 
 
 def test_without_a_timetable_there_is_no_section(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from disklab.cli.app import app
 from disklab.report import tables
+from disklab.report.axes import Figures
 from disklab.report.files import references, write_pictures
 from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
+from disklab.report.terminal import grid
 from disklab.report.verdict import Quantity
 from disklab.results import Figure, Reason, Run, Share, records, reference_runs
 from typer.testing import CliRunner
@@ -181,6 +183,12 @@ def test_one_cell_is_told_without_a_verdict(tmp_path: Path) -> None:
     ((_, finding),) = report.headline
     assert "1,000 operations a second" in finding.text
     assert "the disk's 5,000 IOPS" in finding.reason
+    assert "<h3>rehearse</h3>" not in page(report), "one run needs no name"
+
+
+def test_numbers_stand_right_but_for_those_that_name_a_row() -> None:
+    table = grid(Figures(("threads", "ops/s", "disks"), (("64", "1,000", "local"),)))
+    assert [column.justify for column in table.columns] == ["left", "right", "left"]
 
 
 def test_the_command_writes_page_table_json_and_pictures(demo: Run, tmp_path: Path) -> None:

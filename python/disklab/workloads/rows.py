@@ -225,7 +225,7 @@ def _rows(  # noqa: PLR0913, PLR0917 - each is decided by somebody else
             "sizes": spec.the_dataset.shape.of_a_million() or None,
             "keys": keys,
             "asked_rows": asked_rows,
-            "operations": {kind: share for kind, share in operations.items() if share > 0},
+            "operations": operations,
             "scan_rows": spec.workload.scan_rows,
             "content_seed": content_seed,
         }
