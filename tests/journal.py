@@ -40,6 +40,7 @@ def version_of(number: int, content: bytes) -> int | None:
     """Return which write made this content; 0 for never written, None for a torn block."""
     if not any(content):
         return 0
+    version: int
     magic, found, version, checksum = HEADER.unpack_from(content)
     whole = magic == MAGIC and found == number and checksum == zlib.crc32(content[HEADER.size :])
     return version if whole else None

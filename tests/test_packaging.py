@@ -57,8 +57,6 @@ def test_recipes_ask_for_what_the_package_asks_for() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.search(r"^dependencies = \[(.*?)^\]", project, re.DOTALL | re.MULTILINE)
     python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
-    assert listed is not None
-    assert python is not None
     needed = [line.replace(" ", "") for line in recipe["requirements"]["run"]]
     assert needed == [f"python{python[1]}", *re.findall(r'"(.*)"', listed[1])]
 

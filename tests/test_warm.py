@@ -30,7 +30,6 @@ def test_a_command_has_its_own_code_streams_folder_and_variables(tmp_path: Path)
 def test_it_is_listed_under_its_words_and_ends_by_signals(tmp_path: Path) -> None:
     words = [DISKLAB, "serve", str(tmp_path), "--port", "0"]
     waiting = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert waiting.stdout is not None
     assert b"http://" in waiting.stdout.readline()
     shown = Path(f"/proc/{waiting.pid}/cmdline").read_text(encoding="utf-8")
     assert " ".join(words) in shown

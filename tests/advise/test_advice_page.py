@@ -28,7 +28,6 @@ def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> P
 def usd(tab: Page) -> int:
     """Return the price of the answer."""
     found = re.search(r"([\d,]+) USD a month", tab.inner_text("#says"))
-    assert found is not None
     return int(found[1].replace(",", ""))
 
 

@@ -63,7 +63,6 @@ STATED = "observed: {at: now, for: 300s, hardware: stated, p99: 7ms}"
 
 def test_what_runs_is_priced_as_options_are() -> None:
     now = present(STATED)
-    assert now is not None
     assert now.name == "3 x E16s_v3 with 4 x P30, ReadOnly"
     prices = (
         vm_price(load_catalog(), "azure/Standard_E16s_v3"),
@@ -81,8 +80,6 @@ def test_a_file_that_was_not_observed_or_only_assumed_compares_with_nothing() ->
 
 def test_the_answer_moves_stays_or_costs_more() -> None:
     now = present(STATED)
-    assert now is not None
-    assert now.usd_per_month is not None
     cheaper = found("L8s_v3 with local NVMe", now.usd_per_month - 1000)
     assert now.verdict(cheaper) == "Move to 3 x L8s_v3 with local NVMe"
     assert now.difference(cheaper).startswith("That saves 1,000 USD a month (")
@@ -99,9 +96,7 @@ def test_the_answer_moves_stays_or_costs_more() -> None:
 
 def test_what_runs_and_misses_the_promise_is_left_though_it_costs_less() -> None:
     now = present(STATED.replace("7ms", "70ms"))
-    assert now is not None
     assert not now.keeps
-    assert now.usd_per_month is not None
     dearer = found("E32s_v3 with 4 x P40", now.usd_per_month + 500)
     assert now.verdict(dearer).startswith("Move to")
     assert "That costs 500 USD a month" in now.difference(dearer)
@@ -144,7 +139,6 @@ def simulated(text: str, tmp_path: Path) -> Advice:
 def test_what_runs_is_simulated_beside_the_options(tmp_path: Path) -> None:
     advice = simulated(SMALL.replace("RATE", "1500"), tmp_path)
     (option,) = advice.options
-    assert advice.now is not None
     assert advice.now.name == "3 x E8s_v3 with azure/P30".replace("azure/", "")
     told = advice.sentences()[1]
     first = (

@@ -33,7 +33,7 @@ def test_a_price_of_ones_own_comes_before_the_catalogues(tmp_path: Path) -> None
         assert usd(volume_price(catalog, "2 x azure/P30")) == 200.0
         # Of this disk the catalogue has no price.
         assert usd(volume_price(catalog, "gcp/hyperdisk-ml(100GiB)")) == 10.0
-        assert not vm_price(catalog, "gcp/n2-standard-8").doubt("us-central1", None)  # type: ignore[union-attr,arg-type]
+        assert not vm_price(catalog, "gcp/n2-standard-8").doubt("us-central1", None)  # type: ignore[union-attr]
     assert not isinstance(volume_price(load_catalog(), "gcp/hyperdisk-ml(100GiB)"), Price)
 
 

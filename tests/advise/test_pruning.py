@@ -105,7 +105,6 @@ def at_the_edge(
         return None
     one = chance.choice(candidates)
     vm = one.made.vm
-    assert vm is not None
     own = spec_of(low.spec, one)
     cache = cache_bytes(own, vm.facts.mem_gib, calibration)
     most = ceiling(own, Machine(one.made.host, cache, vm.facts.vcpu), calibration)
@@ -134,7 +133,6 @@ def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated(
         if one.name not in simulated:
             continue
         ratio = carried_ratio([simulated[one.name].result])
-        assert ratio is not None
         assert ratio < SUSTAINED, f"seed {seed}: {one.name} carries {ratio:.0%} of {made.require}"
         tried += 1
 
@@ -151,8 +149,6 @@ def test_the_question_of_the_docs_is_asked_of_hundreds_of_options() -> None:
     for weak in field.candidates:
         for strong in field.candidates:
             if weak.strength.at_most(strong.strength):
-                assert weak.made.vm is not None
-                assert strong.made.vm is not None
                 assert weak.made.vm.facts.vcpu <= strong.made.vm.facts.vcpu
 
 
@@ -160,7 +156,5 @@ def test_a_run_counts_with_the_prices_of_the_region_that_is_asked_for() -> None:
     path = Path(__file__).parents[2] / "experiments" / "cassandra-what-to-buy.yaml"
     trial = spec.load(path).trials("predict")[0].spec
     east, west = (cluster_price(CATALOG, trial, region) for region in ("eastus", "westeurope"))
-    assert east is not None
-    assert west is not None
     # The VM has a price of its own there; the disks have none, and keep that of East US.
     assert west - east == pytest.approx(3 * 730 * (1.28 - 1.008), abs=0.1)

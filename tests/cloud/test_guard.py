@@ -116,7 +116,6 @@ class Lab:
         assert [path.name for path in state_folder().glob("*")] in [[], ["owner"]]
 
     def cost(self, group: Group) -> float:
-        assert group.gone is not None
         tariff = tariff_of(layout(), CATALOG, "eastus")
         return tariff.usd((group.gone - group.made).total_seconds())
 
@@ -395,8 +394,6 @@ def _killed(lab: Lab, number: int, when: str) -> int:
         env=environment,
         text=True,
     ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
         for line in child.stdout:
             # Both clocks go together: when it sleeps, time passes here too.
             lab.clock.sleep(float(line.split()[1]))

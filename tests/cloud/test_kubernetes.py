@@ -76,7 +76,6 @@ def test_the_pod_offers_the_load_of_the_experiment() -> None:
     for words, trial in zip(probes, experiment.trials("measure"), strict=True):
         (planned,) = planned_by(words).cells
         fio = trial.spec.workload.fio
-        assert fio is not None
         assert (planned.load.jobs, planned.load.depth) == fio.load == (8, 32)
         assert (planned.direction.rw, planned.block_bytes) == (fio.rw, fio.block_bytes)
 

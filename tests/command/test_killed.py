@@ -85,7 +85,6 @@ def assert_gone(lab: Lab, slept: str, since: float, stays: Sequence[object] = ()
 
 
 def ready(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
 
 

@@ -100,7 +100,6 @@ def test_under_sudo_the_command_runs_as_the_caller(lab: Lab) -> None:
 def test_what_a_kill_leaves_goes_with_the_next_run(lab: Lab) -> None:
     words = [str(DISKLAB), "run", *DISK, "--", "sh", "-c", "echo ready; exec sleep 600"]
     killed = subprocess.Popen(words, env=lab.environment(), stdout=subprocess.PIPE, text=True)
-    assert killed.stdout is not None
     assert killed.stdout.readline() == "ready\n"
     killed.kill()
     killed.wait()
@@ -113,7 +112,6 @@ def test_an_interrupt_goes_to_the_command(lab: Lab) -> None:
     script = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
     words = [str(DISKLAB), "run", *DISK, "--", "sh", "-c", script]
     started = subprocess.Popen(words, env=lab.environment(), stdout=subprocess.PIPE, text=True)
-    assert started.stdout is not None
     assert started.stdout.readline() == "ready\n"
     time.sleep(0.2)  # until the shell waits in its loop
     started.send_signal(signal.SIGTERM)

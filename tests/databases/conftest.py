@@ -83,5 +83,4 @@ def cassandra(disk_lab: Lab) -> Iterator[OnDisk]:
         yield OnDisk(disk_lab, place, asked, database)
     finally:
         database.stop()
-        assert place.group is not None
         assert place.group.remove()

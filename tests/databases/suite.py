@@ -104,11 +104,9 @@ class DatabaseSuite:
             served.start_node(self.name_of_node(served))
             *_, last = events
         assert isinstance(last, LoadDone)
-        assert last.versions is not None
         assert last.errors
         back = self.reads(served, 4 * ROWS, versions=last.versions.known)
         assert back.errors == {}, back.last_error
-        assert back.versions is not None
         assert back.versions.judged_reads > ROWS
         assert back.versions.stale_reads == 0
 

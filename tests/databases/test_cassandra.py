@@ -90,7 +90,6 @@ def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -
     assert isinstance(database, Cassandra)
     assert database.target["contact_points"] == [f"{place.address}:9042"]
     seen = database.observe()
-    assert place.group is not None
     assert list(seen.pids) == place.group.processes()
     # A node that has just made its schema may still compact the system's own tables.
     wait_for(lambda: database.observe().metrics["pending_compactions"] == 0, 60.0)
@@ -117,7 +116,6 @@ def test_settling_flushes_and_cold_means_nothing_is_cached(cassandra: OnDisk) ->
     assert cold.data_bytes > ROWS * 4000
     assert cold.left_ratio <= 0.01
     # The limit leaves the page cache its share, beside what the JVM takes.
-    assert place.group is not None
     limit = place.group.limit_bytes()
     assert limit == pytest.approx(
         place.group.use().anonymous + 32 * MIB + database.plan.page_cache, abs=64 * MIB
@@ -152,10 +150,8 @@ def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:
         time.sleep(2.5)
     assert not sampler.failures
     cores = sampler.mean("measure", "cpu server", "cores")
-    assert cores is not None
     assert cores > 0
     memory = sampler.course("measure", "memory n1", "anonymous_bytes")
-    assert memory is not None
     assert memory.last > 1 << 30
     metrics = {metric for _, _, source, metric, _ in rows if source == "database"}
     assert {

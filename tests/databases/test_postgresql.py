@@ -98,7 +98,6 @@ def server(disk_lab: Lab) -> Iterator[PostgreSQL]:
         yield made
     finally:
         made.stop()
-        assert place.group is not None
         assert place.group.remove()
         disk_lab.run("clean", "--all", "--data", "--host", "postgresql")
 
@@ -150,14 +149,11 @@ def blocks_read(database: Database) -> float:
 def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> None:
     place, files = server.primary.place, server.primary.files
     sql = server.primary.sql
-    assert sql is not None
     assert sql.ask("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [["t"]]
     assert sql.ask("SHOW random_page_cost") == [["1.1"]]
     # The log is on a volume of its own.
-    assert files.wal is not None
     assert any(files.wal.glob("0000*"))
     assert files.wal.stat().st_dev != files.data.stat().st_dev
-    assert place.group is not None
     seen = server.observe()
     assert set(seen.pids) <= set(place.group.processes())
     sql.ask(INSERT)
@@ -170,7 +166,6 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
     assert cold.data_bytes >= ROWS * 8192
     assert cold.left_ratio <= 0.01
     sql = server.primary.sql
-    assert sql is not None
     assert sql.ask("SELECT count(*) FROM rows") == [[str(ROWS)]]
     with pytest.raises(MachineError, match='relation "nothing" does not exist'):
         sql.ask("SELECT * FROM nothing")
@@ -288,7 +283,6 @@ def three(disk_lab: Lab) -> Iterator[PostgreSQL]:
     finally:
         made.stop()
         for name, one in zip(names, places, strict=True):
-            assert one.group is not None
             assert one.group.remove()
             disk_lab.run("clean", "--all", "--data", "--host", name)
 

@@ -239,7 +239,6 @@ def test_every_usual_period_is_a_setting_of_the_version(known: dict[str, str]) -
 
 def test_the_settings_of_the_study_of_local_disks_reach_its_nodes(known: dict[str, str]) -> None:
     (trial, *_) = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml").trials("rehearse")
-    assert trial.spec.database is not None
     asked = trial.spec.database.settings
     assert check_settings(asked, known, "5.0") == []
     settings = dilated_timing(merged(asked, usual_timing(known), known), 8)

@@ -283,7 +283,6 @@ def test_an_update_that_was_lost_is_counted(plain: Database) -> None:
         versioned = {"workload": asked.workload.model_copy(update={"versions": KnownVersions()})}
         done = last(asked.model_copy(update=versioned))
         assert done.errors == {}
-        assert done.versions is not None
         assert lost(plain, done.versions.known) == 0
         with asking(plain) as sql:
             sql.ask("DELETE FROM rows WHERE key IN (3, 4)")
@@ -302,7 +301,6 @@ def lost(database: Database, known: KnownVersions) -> int:
     work = asked.workload.model_copy(update={"versions": known})
     done = last(asked.model_copy(update={"workload": work}))
     assert done.errors == {}
-    assert done.versions is not None
     assert done.versions.judged_reads == ROWS
     return done.versions.stale_reads
 

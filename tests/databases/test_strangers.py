@@ -81,7 +81,6 @@ def test_nothing_of_a_cassandra_can_be_read_written_or_signalled(cassandra: OnDi
     database, place = cassandra.database, cassandra.place
     assert isinstance(database, Cassandra)
     account = server_account()
-    assert account is not None
     (pid,) = database.observe().pids
     assert uids(pid) == {account.uid}
     secrets = [str(database.target["password"]), database.nodes[0].jolokia.password]
@@ -101,7 +100,6 @@ ENDLESS = {"stop": Stop(duration_s=60.0)}
 
 def test_a_postgresql_answers_and_shows_nobody_anything() -> None:
     account = server_account()
-    assert account is not None
     program = find_postgresql().program("psql")
     with postgresql(tls=False) as database:
         assert isinstance(database, PostgreSQL)

@@ -53,7 +53,6 @@ def test_a_group_holds_its_processes_memory_and_page_cache(group: ControlGroup, 
     assert group.limit_bytes() == 256 * MIB
     command = group.inside([sys.executable, "-c", READER, str(file)])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
         assert reader.stdout.readline() == b"read\n"
         assert group.processes() == [reader.pid]
         size, cached = local.cached_bytes(file.parent)

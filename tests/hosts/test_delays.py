@@ -132,7 +132,6 @@ class TestSwitch:
             counted = hosts.counters()
             assert counted["n1"].lost_chance + counted["n2"].lost_chance > 0
             assert counted["client"].lost_cut > 0
-            assert hosts.delays is not None
             hosts.delays.dilate(4)
             assert 80e6 <= at(round_trips(hosts, 5), 0) < 160e6
             with pytest.raises(MachineError, match="there is no such port"):

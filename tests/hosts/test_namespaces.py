@@ -129,7 +129,6 @@ class TestPrograms:
         assert next(child.lines()) == b"ready"
         child.signal(signal.SIGKILL)
         ended = child.wait(10.0)
-        assert ended is not None
         assert ended.code == -signal.SIGKILL
         child.end()
         assert "3601" not in said(hosts["n1"], "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '")
@@ -152,7 +151,6 @@ def test_a_program_of_this_machine_enters_a_host(lab: Lab) -> None:
         script = f"echo seen > {shared}/file; readlink /proc/self/exe; hostname; ip -4 addr; exec "
         command = machine.entering(["sh", "-c", script + "sleep 3604"])
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as entered:
-            assert entered.stdout is not None
             told = [entered.stdout.readline() for _ in range(4)]
             # Its number is that of this machine, where its memory group is known as well.
             groups = Path(f"/proc/{entered.pid}/cgroup").read_text()

@@ -50,12 +50,10 @@ class Container:
         assert self._line() == "ready"
 
     def _line(self) -> str:
-        assert self.shell.stdout is not None
         return self.shell.stdout.readline().strip()
 
     def do(self, line: str, code: int = 0) -> str:
         """Do a line of shell inside; returns what it says, on any number of lines."""
-        assert self.shell.stdin is not None
         self.shell.stdin.write(line + "\n")
         self.shell.stdin.flush()
         said = []
@@ -72,7 +70,6 @@ class Container:
 
     def end(self) -> None:
         """End the shell; the kernel ends what else is inside."""
-        assert self.shell.stdin is not None
         self.shell.stdin.close()
         self.shell.wait(timeout=60)
 
@@ -165,7 +162,6 @@ def test_an_owner_lives_as_long_as_its_lock_is_held(tmp_path: Path) -> None:
     run_dir = Places(root, tmp_path / "data").database("n1")
     make_run_dir(run_dir)
     owner = Owner.recorded(run_dir / OWNER)
-    assert owner is not None
     assert (owner.pid, owner.namespace, owner.boot) == (os.getpid(), pid_namespace(), boot_id())
     gone = owner.model_copy(update={"pid": 1 << 21})
     assert gone.life(run_dir) is Life.LIVES
@@ -203,7 +199,6 @@ def test_a_fork_of_an_owner_does_not_keep_its_lock(tmp_path: Path) -> None:
     run_dir = Places(tmp_path / "run", tmp_path / "data").database("n1")
     command = [sys.executable, "-c", FORKED, str(run_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as ended:
-        assert ended.stdout is not None
         ended.stdout.readline()
         ended.wait(timeout=60)
         try:
@@ -221,8 +216,6 @@ def test_a_rehearsal_of_another_namespace_keeps_its_hosts(lab: Lab) -> None:
     attach(load_catalog([]), request, places)
     place = places.host("r1")
     record = place.host_record()
-    assert record is not None
-    assert record.owner is not None
     foreign = record.owner.model_copy(update={"namespace": 7, "pid": 1 << 21})
     place.record_host(record.model_copy(update={"owner": foreign}))
     assert clean_orphans(places) == []

@@ -107,7 +107,6 @@ def test_detach_says_which_namespace_holds_a_mount(lab: Lab) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"here\n"
         message = lab.refused("disk", "detach", "data")
         assert f"is still mounted on {point} in another mount namespace" in message
@@ -127,7 +126,6 @@ def test_detach_waits_for_a_namespace_that_is_about_to_let_go(lab: Lab) -> None:
     with subprocess.Popen(
         ["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"here\n"
         lab.run("disk", "detach", "data")
         holder.kill()

@@ -53,7 +53,7 @@ def of_python(text: str, engine: str) -> tuple[list[str], Json | None, float | N
         return sentences((first, *trial.refused.more)), None, None
     calibration = None if engine == "fio" else calibration_for(engine)
     prepared = prepare(trial, load_catalog(), calibration, "knob.yaml")
-    vendor = (trial.spec.cluster or trial.spec.device).vm.split("/")[0]  # type: ignore[union-attr]
+    vendor = (trial.spec.cluster or trial.spec.device).vm.split("/")[0]
     usd = cluster_price(load_catalog(), trial.spec, REGIONS.get(vendor, ""))
     return sentences(prepared.reasons), prepared.job, usd
 

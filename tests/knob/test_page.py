@@ -172,7 +172,6 @@ def test_a_link_of_a_report_opens_its_configuration(tab: Page, page: Path, tmp_p
     simulator = write_what_if(specs, tmp_path / "report.html")
     assert simulator == "report.what-if.html"
     address = what_if.address(specs, 10, simulator)
-    assert address is not None
     noted = watched(tab, tmp_path / simulator, f"#{address.partition('#')[2]}")
     assert tab.locator("#problems-a li, #problems-b li").count() == 0
     for line in ("nodes: 3", "disks: 4 x azure/P30, caching: ReadOnly", "rate: 4000/s"):

@@ -52,7 +52,6 @@ def test_it_is_the_name_that_the_command_writes() -> None:
 def test_a_configuration_is_its_knobs(disks: str, chosen: dict[str, str]) -> None:
     text = FILE.replace("caching: ReadOnly, ", "") if "V2" in disks else FILE
     address = what_if.address([specified(disks, text)], 10)
-    assert address is not None
     file, _, state = address.partition("#")
     assert file == what_if.PAGE
     knobs = {key: values[0] for key, values in parse_qs(state, keep_blank_values=True).items()}

@@ -120,7 +120,6 @@ class TestStart:
             child.signal(signal.SIGINT)
             assert list(lines) == [b"b"]
             ended = child.wait(SOON_SECONDS)
-            assert ended is not None
             assert ended.code == -signal.SIGINT
             child.signal(signal.SIGKILL)
             assert child.wait() == ended
@@ -159,7 +158,6 @@ class TestStart:
             "time.sleep(1000)\n"
         )
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as conductor:
-            assert conductor.stdout is not None
             pid = int(conductor.stdout.readline())
             assert is_alive(pid)
             conductor.kill()
@@ -236,7 +234,6 @@ class TestTalk:
             ended = child.wait(SOON_SECONDS)
             with pytest.raises(MachineError, match="cat reads no more"):
                 child.say(b"three\n")
-        assert ended is not None
         assert ended.code == 0
 
     def test_one_that_has_ended_reads_no_more(self) -> None:

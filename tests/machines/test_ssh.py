@@ -113,7 +113,6 @@ class TestLostLink:
                 ended = child.wait(SOON_SECONDS)
         assert cuts >= 2
         assert lines == [b"line %d" % number for number in range(150)]
-        assert ended is not None
         assert ended.code == 0
 
     def test_a_host_that_says_nothing_is_named_and_found_again(
@@ -201,7 +200,6 @@ class TestJobs:
             child.signal(signal.SIGUSR1)
             assert list(lines) == [b"got"]
             ended = child.wait(SOON_SECONDS)
-        assert ended is not None
         assert (ended.code, ended.stdout) == (7, b"")
 
     def test_its_context_ends_what_ignores_sigterm(

@@ -82,7 +82,6 @@ def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -
     (result,) = run.results()
     assert result.status in ("ok", "invalid"), result
     seen = result.recovery
-    assert seen is not None
     assert [f"{one.kind} {one.node}" for one in seen.steps] == [
         *("kill n3", "start n3"),
         *("cut n2", "join n2"),

@@ -212,7 +212,6 @@ def test_a_quorum_of_servers_is_built_and_survives_a_standby(
     assert result.status in ("ok", "invalid"), result
     assert any("synchronous_standby_names" in text or "ANY 1" in text for text in result.warnings)
     seen = result.recovery
-    assert seen is not None
     # One of two standbys still confirms every commit.
     assert seen.failed_operations == 0
     assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (1000, 0, 0)
@@ -249,7 +248,6 @@ def test_a_server_on_a_host_is_killed_and_started_under_load(
     assert code == 0, err
     assert result.status in ("ok", "invalid"), result
     seen = result.recovery
-    assert seen is not None
     assert [f"{one.kind} {one.node}" for one in seen.steps] == ["kill n1", "start n1", "restart n1"]
     assert seen.failed_operations
     assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (2000, 0, 0)

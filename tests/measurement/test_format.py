@@ -175,7 +175,6 @@ def mounted_elsewhere(bed: Bed) -> Iterator[None]:
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
         stdout=subprocess.PIPE,
     ) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == b"ready\n"
         assert str(point) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
         try:

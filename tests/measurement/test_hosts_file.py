@@ -44,7 +44,6 @@ def test_hosts_with_everything() -> None:
     ).file
     assert hosts.hosts["n1"].volumes["data"].directory == "/mnt/data"
     disk = hosts.hosts["n1"].volumes["commitlog"].disk
-    assert disk is not None
     assert (disk.size_bytes, disk.lun) == (1 << 40, 0)
     assert hosts.hosts["n1"].zone == "1"
 

@@ -58,7 +58,6 @@ def test_any_figure_is_read_as_it_was_written(
     found = found_of("mariadb", window(rate_per_s, p99_ms), shape(), [])
     text = file_of(found, Stated("azure/Standard_E16s_v5", "4 x azure/P30", p99_ms=promised_ms))
     require = spec.parse(text, Path("seen.yaml")).cells[0].spec.require
-    assert require is not None
     assert require.rate_per_s == pytest.approx(rate_per_s, rel=1e-3)
 
 

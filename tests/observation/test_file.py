@@ -67,19 +67,14 @@ def test_the_file_asks_for_the_busiest_interval_and_loads_it() -> None:
     assert told.writes_per_s == pytest.approx(400)
     assert told.busiest_per_s == pytest.approx(2400)
     cell = parsed(told).cells[0].spec
-    assert cell.require is not None
     assert cell.require.rate_per_s == 2400
-    assert cell.workload.load is not None
     assert cell.workload.load.rate_per_s == 2400
-    assert cell.workload.operations is not None
     assert cell.workload.operations.read == pytest.approx(0.75)
-    assert cell.database is not None
     assert cell.database.version == "5.0"
     assert cell.database.replication_factor == 3
     assert cell.database.consistency == "LOCAL_QUORUM"
     assert cell.database.settings == {"concurrent_reads": 64}
     assert cell.database.table.compaction == "leveled"
-    assert cell.cluster is not None
     assert cell.cluster.nodes == 3
 
 
@@ -132,7 +127,6 @@ def test_the_working_set_is_taken_at_its_cautious_end() -> None:
     looked = Window(readings, before.disks, before.started_at, interrupted=False)
     told = found(looked)
     # 600,000 of 6,000,000 copies answer half of the reads: as if of a fifth, 10 to 40 %.
-    assert told.asked is not None
     assert told.asked.ratio == pytest.approx(0.2)
     assert parsed(told).cells[0].spec.workload.working_set_ratio == pytest.approx(0.4)
 
@@ -148,7 +142,6 @@ def test_the_page_cache_tells_where_every_machine_is_seen() -> None:
         last[node] = DiskReading(1e6 + 4_000, 0.0, 0.0, 0.0)
     looked = Window(before.readings, [first, last], before.started_at, interrupted=False)
     told = found_of("cassandra", looked, Shape("x", NODES, (USERS, EVENTS, OLD)), machines)
-    assert told.asked is not None
     # A tenth of the data answers half of the reads.
     assert told.asked.ratio == pytest.approx(0.2, rel=0.01)
     assert "page cache" in told.asked.why
@@ -176,7 +169,6 @@ def parsed(told: Found, stated: Stated = HARDWARE) -> spec.Experiment:
 
 def bounds(told: Found, stated: Stated) -> dict[str, dict[str, float]]:
     require = parsed(told, stated).cells[0].spec.require
-    assert require is not None
     return require.latencies()
 
 
@@ -187,7 +179,6 @@ def test_what_is_written_is_read_back(reads: float, writes: float, p99_ms: float
     slow = Latency("shop.users", "read", p99_ms / 2, p99_ms)
     told = found(window([(reads, writes)], slow))
     load = parsed(told).cells[0].spec.workload.load
-    assert load is not None
     assert load.rate_per_s == pytest.approx(max(1.0, reads + writes), rel=1e-3)
     assert parsed(told, Stated(p99_ms=p99_ms))
 
@@ -203,13 +194,10 @@ def test_a_shop_of_twenty_commits_is_written_and_asked_about_as_such() -> None:
     )
     assert (told.commits_per_s, told.writes_per_commit) == (20, 4)
     cell = parsed(told).cells[0].spec
-    assert cell.database is not None
     assert cell.database.version == "10.11"
     assert cell.database.settings == {"log_bin": "ON", "innodb_buffer_pool_size": 268435456}
     assert cell.workload.writes_per_commit == 4
-    assert cell.workload.load is not None
     assert cell.workload.load.rate_per_s == 320
-    assert cell.workload.operations is not None
     assert cell.workload.operations.write == pytest.approx(20 / 320, abs=1e-3)
     asked = question_of(parsed(told))
     assert asked.rate_per_s == 320

@@ -35,8 +35,6 @@ def test_what_a_far_machine_is_comes_over_ssh(ssh_server: SshServer, tmp_path: P
         (far,) = seen_of(machines, {NODE: (folder,)})
         assert (far.cpus, far.memory_bytes) == (near.cpus, near.memory_bytes)
         assert far.page_cache_bytes
-        assert near.disk is not None
-        assert far.disk is not None
         assert far.disk.number == near.disk.number
         assert far.disk.size_bytes == near.disk.size_bytes
         assert far.disk.read().reads >= 0

@@ -57,7 +57,6 @@ def test_what_is_found_is_what_was_asked_for(database: Database, tmp_path: Path)
     (tmp_path / "device.yaml").write_text(device)
     (trial,) = spec.load(tmp_path / "device.yaml").trials("predict")
     assert trial.refused is None
-    assert trial.replay is not None
     # Its rows are in memory: a direction that nobody used is not told.
     sides = [side for side in (traced["reads"], traced["writes"]) if side is not None]
     assert len(trial.replay.placed.trace) == sum(side["ios"] for side in sides)

@@ -21,8 +21,6 @@ SCRIPT = ROOT / "scripts" / "accuracy_page.py"
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     found = importlib.util.spec_from_file_location("accuracy_page", SCRIPT)
-    assert found is not None
-    assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     # Dataclasses look their module up by name.
     sys.modules[found.name] = module

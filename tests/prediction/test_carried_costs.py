@@ -44,7 +44,6 @@ def package(engine: str) -> Calibration:
 
 def costs(engine: str, of: Trial) -> dict[str, int]:
     job = prepare(of, load_catalog(), package(engine), "x.yaml").job
-    assert job is not None
     parameters: dict[str, int] = job[KEYS[engine]]["parameters"]
     return parameters
 
@@ -86,7 +85,6 @@ def test_a_vm_that_nobody_measured_is_named(engine: str) -> None:
     others = {name: rows for name, rows in catalog.processors.items() if name != series}
     without = replace(catalog, processors=others)
     simulated = simulated_of(engine)
-    assert simulated is not None
     for known, count in ((without, 1), (catalog, 0)):
         cell = only(ClusterTrial, trial(engine, SLOW, SLOW).spec)
         warnings = " ".join(simulated.warnings(cell, known, package(engine)))
@@ -131,7 +129,6 @@ workload: {operations: {read: 50%%, write: 50%%}, load: {threads: 64}, stop: {du
     for version in ("", ', version: "5.0"'):
         (one,) = spec.parse(text % version, "x.yaml").trials("predict")
         job = prepare(one, load_catalog(), package("cassandra"), "x.yaml").job
-        assert job is not None
         jobs[version] = job["database"]
     older, newer = jobs.values()
     assert len(older["cluster"]["ownership_ppm"]) == 6

@@ -28,7 +28,6 @@ def test_what_is_predicted_best_is_held_against_what_was_measured_best() -> None
     cells = [cell("P30", 64, 100, 300), cell("P40", 64, 125, 200)]
     (choice,) = choice_page.choices("t", cells)
     answer = choice_page.answer_of(choice, "rate")
-    assert answer is not None
     assert (answer.predicted.factors["disks"], answer.best.factors["disks"]) == ("P30", "P40")
     assert answer.factor == 1.25
     assert choice_page.answer_of(choice, "p99") is None
@@ -40,7 +39,6 @@ def test_the_page_and_the_readme_say_what_the_tables_say() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for word in ("rate", "p99"):
         row = re.search(rf"\| {word}, all \| (\d+) \| .*?\| (\d+) \(", text)
-        assert row is not None
         assert f"{row[2]} of {row[1]}" in readme
 
 
@@ -49,7 +47,6 @@ def test_by_price_the_best_does_most_for_a_dollar() -> None:
     names = [label(one.factors) for one in cells]
     (choice,) = choice_page.choices("t", cells, dict(zip(names, (100.0, 200.0), strict=True)))
     answer = choice_page.answer_of(choice, "price")
-    assert answer is not None
     assert answer.factor == 1
     assert answer.best.factors["disks"] == "P30"
     # What costs the same is no choice by price, and neither is what nobody knows the price of.

@@ -49,7 +49,6 @@ def package() -> Calibration:
 
 def part(one: Trial) -> dict[str, dict[str, int]]:
     job = prepare(one, load_catalog(), package(), "x.yaml").job
-    assert job is not None
     found = job["database"]
     return {"collector": found["cluster"]["collector"], "parameters": found["parameters"]}
 
@@ -117,8 +116,6 @@ def test_a_heap_of_the_file_s_own_moves_young_generation_and_page_cache() -> Non
         prepare(jvm(text), load_catalog(), package(), "x.yaml").job
         for text in ("{heap: 8GiB}", "{heap: 24GiB}")
     )
-    assert small is not None
-    assert large is not None
     at, then = small["database"]["cluster"], large["database"]["cluster"]
     usual = part(trial(version="5.0"))["collector"]
     assert at["collector"]["young_bytes"] == usual["young_bytes"]
@@ -176,7 +173,6 @@ def test_version_3_has_the_young_generation_of_parnew() -> None:
 
 def test_newer_versions_have_pauses_of_their_own_and_a_key_cache() -> None:
     told, newer = part(trial(version="4.1")), package().newer
-    assert newer is not None
     assert told["parameters"]["read_pause_ns"] == newer.parameters["read_pause_ns"].value
     assert told["parameters"]["at_young_bytes"] == newer.physical["at_young_bytes"].value
     # 100 MiB of keys of 80 bytes, for 60 million rows x 1 copy on six nodes.
@@ -207,7 +203,6 @@ def test_a_calibration_that_names_no_vm_is_carried_nowhere() -> None:
     older = Calibration.model_validate(content)
     slow = trial("azure/Standard_L8s_v2", version="5.0")
     job = prepare(slow, load_catalog(), older, "x.yaml").job
-    assert job is not None
     costs, known = job["database"]["parameters"], older.newest().parameters
     for name in ("read_cpu_ns", "disk_read_cpu_ns", "client_read_cpu_ns"):
         assert costs[name] == known[name].value
@@ -224,7 +219,6 @@ def test_a_rehearsal_has_the_collector_of_this_machine(monkeypatch: pytest.Monke
     text += "rehearse: {nodes: 1, scale: 1/40, time_dilation: 1}\n"
     (one,) = spec.parse(text, "x.yaml").trials("rehearse")
     job = prepare_rehearsed(one, load_catalog(), package(), "x.yaml").job
-    assert job is not None
     # A fortieth of 3.5 GiB would be too small a heap: it has 1 GiB.
     collector = job["database"]["cluster"]["collector"]
     assert (collector["young_bytes"], collector["threads"]) == (int(GIB * 0.6), 2)

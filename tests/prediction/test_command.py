@@ -49,7 +49,6 @@ def test_a_cell_is_predicted_stored_and_explained(tmp_path: Path) -> None:
     assert stored.info.environment["fidelity"] == "quick"
     assert stored.info.command[:2] == ["disklab", "predict"]
     whole = stored.course(1, 0).response("read")
-    assert whole is not None
     assert whole.total == cell["per_operation"]["read"]["operations"]
     assert stored.planned()[0].spec["dataset"]["rows"] == 150_000_000
 
@@ -288,7 +287,6 @@ def test_many_cells_say_how_far_they_are_without_a_terminal(tmp_path: Path) -> N
     program = str(Path(sys.executable).with_name("disklab"))
     words = [program, "predict", str(file), "--out", str(tmp_path / "runs")]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as running:
-        assert running.stderr is not None
         begun = time.monotonic()
         line = running.stderr.readline().decode()
         running.kill()

@@ -98,7 +98,6 @@ def test_what_is_not_modelled_is_refused_with_the_reason(
 def test_an_answer_is_held_against_etcds_own_rules() -> None:
     cell = {"etcd": job(), "seed": 1, "cell": 0, "fidelity": "quick"}
     (answer,) = simulate([cell])
-    assert SIMULATED.rules is not None
     fsync, commit = SIMULATED.rules(answer)
     assert fsync.what == "99th percentile of WAL fsync"
     assert (fsync.below_ms, commit.below_ms) == (10.0, 25.0)

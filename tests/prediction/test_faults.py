@@ -88,7 +88,6 @@ def test_disks_that_stay_need_no_stream(tmp_path: Path) -> None:
     found = recovery(attached, tmp_path)
     assert [one.kind for one in found.rebuilds] == ["replay"]
     assert found.rows_lost == 0
-    assert found.whole_s is not None
     # Its log has no more than 30 s of 150 writes a second.
     assert found.whole_s < 10 + 12.3 + 3
 
@@ -236,7 +235,6 @@ def test_a_slow_or_lossy_link_is_paid_by_who_goes_over_it(
 ) -> None:
     (plain,) = predicted(WIDE.partition("events:")[0], tmp_path / "plain")
     (slow,) = predicted(with_events(WIDE, event), tmp_path / "slow")
-    assert slow.recovery is not None
     assert slow.recovery.failed_operations == 0
     assert slow.latency_ms["p99"] > plain.latency_ms["p99"] + 0.9 * slower_ms
 
@@ -260,7 +258,6 @@ def test_what_the_load_is_too_short_for_is_said(tmp_path: Path) -> None:
     said = "\n".join(result.warnings)
     assert "add n5 had streamed nothing when the load ended" in said
     assert "decommission n1 had not begun when the load ended" in said
-    assert result.recovery is not None
     assert result.recovery.whole_s is None
 
 
@@ -268,7 +265,6 @@ def test_a_stream_is_seen_however_short_the_load(tmp_path: Path) -> None:
     whole = recovery(TEXT, tmp_path / "whole")
     (result,) = predicted(TEXT.replace("120s", "32s"), tmp_path / "short")
     assert "the load is kept up for 93 s instead of 32" in "\n".join(result.warnings)
-    assert result.recovery is not None
     assert result.recovery.extrapolated
     assert result.recovery.whole_s == pytest.approx(whole.whole_s, rel=0.02)
 

@@ -24,8 +24,6 @@ def script() -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         found = importlib.util.spec_from_file_location("left_out", path)
-        assert found is not None
-        assert found.loader is not None
         module = importlib.util.module_from_spec(found)
         sys.modules["left_out"] = module
         found.loader.exec_module(module)
@@ -85,7 +83,6 @@ def test_what_the_study_of_vm_types_does_not_state_has_a_range(
 
 def test_no_fold_is_fitted_on_what_it_leaves_out(script: ModuleType) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     fitted_on = {row.experiment for row in calibration.calibration_rows}
     assert {name for fold in script.FOLDS for name in fold.left_out} == fitted_on
     for fold in script.FOLDS:

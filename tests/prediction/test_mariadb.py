@@ -134,7 +134,6 @@ def test_what_was_rehearsed_is_predicted_at_its_scale() -> None:
     calibration = calibration_for("mariadb")
     assert calibration is not None
     found = prepare_rehearsed(trial, CATALOG, calibration, "x.yaml").job
-    assert found is not None
     here, whole = found["mariadb"], job(SYSBENCH)
     pool = "buffer_pool_bytes"
     assert here["database"][pool] < whole["database"][pool] / 9
@@ -244,7 +243,6 @@ def test_writes_that_another_node_holds_up_name_it_as_the_bottleneck() -> None:
     (answer,) = simulate([made])
     assert answer["bottleneck"]["resource"] == "latency"
     result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
-    assert result.bottleneck is not None
     assert result.bottleneck.resource == "slow replica"
     writes = result.per_operation["transaction"]
     stretches = writes.tail_ms["p50"]
@@ -359,7 +357,6 @@ def test_a_killed_server_comes_back_by_its_redo_log() -> None:
     (trial,) = spec.parse(text, "x.yaml").trials("predict")
     (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}])
     result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
-    assert result.recovery is not None
     (replay,) = result.recovery.rebuilds
     assert replay.kind == "replay"
     assert "innodb_log_file_size" in replay.lever

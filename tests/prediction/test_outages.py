@@ -48,7 +48,6 @@ def yearly(run: Run, level: str) -> Yearly:
     cells = subject.matrix.cells.values()
     (found,) = [one for one in cells if one.factors["data disks"] == level]
     recovery = found.usable[0].recovery
-    assert recovery is not None
     assert recovery.yearly is not None
     return recovery.yearly
 
@@ -59,7 +58,6 @@ def test_local_disks_are_streamed_and_attached_ones_start_again(run: Run) -> Non
     # Ten minutes until a VM is there, 12.3 s until it answers, 35.9 s of schema and ring delay.
     assert local.lost_s == pytest.approx(600 + 48.2 + streamed_s, rel=0.01)
     assert attached.disk_lost_s == pytest.approx(local.lost_s, rel=0.01)
-    assert attached.lost_s is not None
     assert 612 < attached.lost_s < 630
     assert local.disk_lost_s is None
     assert (local.bound, attached.bound) == ("stream throughput", "stream throughput")

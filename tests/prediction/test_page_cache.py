@@ -301,8 +301,6 @@ class Crowd:
             text=True,
         )
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             group.set_limit(group.use().anonymous + self.room_bytes)
             before = disk.counted()

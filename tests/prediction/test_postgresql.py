@@ -53,7 +53,6 @@ def prepared(text: str) -> Prepared:
 
 def job(text: str) -> Any:
     found = prepared(text).job
-    assert found is not None
     return found["postgresql"]
 
 
@@ -107,7 +106,6 @@ def test_a_rehearsal_has_its_own_memory_and_writes_the_same_bytes_again() -> Non
     experiment = spec.parse(SMALL + "rehearse: {scale: 1/50}\n", "x.yaml")
     (trial,) = experiment.trials("rehearse", scale=Fraction(1, 50), nodes=1)
     found = prepare_rehearsed(trial, CATALOG, postgresql(), "x.yaml").job
-    assert found is not None
     made = found["postgresql"]
     assert made["database"]["shared_buffers_bytes"] == (4 << 30) // 50 // 1024 * 1024
     # The server's least: two segments of 16 MiB are too few.
@@ -207,7 +205,6 @@ def test_scans_and_reads_before_writes_are_simulated_by_name(name: str, kinds: s
     asked = job(text)
     further = asked["parameters"].get("scan_row_cpu_ns")
     calibration = calibration_for("postgresql")
-    assert calibration is not None
     slower = asked["parameters"]["row_read_cpu_ns"] / calibration.values()["row_read_cpu_ns"]
     if "scan" in kinds:
         # 270 ns a row, 0.59 ns each of 1,000 bytes.

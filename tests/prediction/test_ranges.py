@@ -51,7 +51,6 @@ def test_the_ends_are_experiments_of_their_own(tmp_path: Path) -> None:
     rows = []
     for sign in (-1.0, 0.0, 1.0):
         dataset = ranged.at({one.name: sign}).trials("predict")[0].spec.dataset
-        assert dataset is not None
         rows.append(dataset.rows)
     assert rows == [100_000_000, 200_000_000, 400_000_000]
 

@@ -62,7 +62,6 @@ def test_every_search_ends_at_the_last_step_that_meets_the_target(ms_each: list[
         each = ms_each[search.job["cell"]]
         climbed = [threads for threads in search.steps if each * threads <= 10]
         assert search.threads == (climbed[-1] if climbed else search.steps[0])
-        assert search.best is not None
         assert search.best["latency_ms"]["p50"] == pytest.approx(each * search.threads)
         # Halving: four rounds for thirteen steps.
         assert asked.count(search.job["cell"]) <= 4

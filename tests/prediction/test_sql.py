@@ -48,7 +48,6 @@ def prepared(text: str) -> Prepared:
 def job(index: int) -> Any:
     trial = spec.load(EXPERIMENT).trials("predict")[index]
     found = prepare(trial, CATALOG, yugabytedb(), "x.yaml")
-    assert found.job is not None
     return found.job["sql"]
 
 
@@ -176,7 +175,6 @@ def test_a_quick_run_has_the_ios_of_a_full_one(trial: int, reads: float, writes:
 
 def test_the_study_is_compared_in_its_own_figures() -> None:
     study = study_of(spec.load(EXPERIMENT))
-    assert study is not None
     (row,) = (
         row
         for row in study.results()

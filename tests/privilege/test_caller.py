@@ -95,7 +95,6 @@ def test_root_is_given_up_for_good(mine: Path) -> None:
         stderr=subprocess.PIPE,
     )
     try:
-        assert serve.stderr is not None
         assert b"token=" in serve.stderr.readline()
         told = facts(serve.pid)
     finally:

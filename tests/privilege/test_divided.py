@@ -72,7 +72,6 @@ def as_caller(lab: Lab, mine: Path, *words: str) -> Iterator[subprocess.Popen[st
         if started.poll() is None:
             started.terminate()
             started.wait(60)
-        assert started.stdout is not None
         started.stdout.close()
 
 
@@ -93,7 +92,6 @@ def rehearsal(
 
 def read_until(started: subprocess.Popen[str], text: str) -> str:
     """Return what it has said when it says this."""
-    assert started.stdout is not None
     said = ""
     while text not in said:
         line = started.stdout.readline()

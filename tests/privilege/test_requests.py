@@ -102,7 +102,6 @@ def test_what_is_not_in_the_list_is_refused(message: dict[str, Any], said: str) 
     with root_part() as link:
         link.send(message)
         answer = link.receive()
-        assert answer is not None
         assert answer["error"]["kind"] == "MachineError"
         assert answer["error"]["text"].startswith("refused: ")
         assert said in answer["error"]["text"]
@@ -124,7 +123,6 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     file = next(one for one in EXPERIMENTS if one.stem == "cassandra-disk-caching-threads")
     turn = turns_of(file)[0]
     cluster = turn.trial.spec.cluster
-    assert cluster is not None
     volumes = {**cluster.volumes, name: cluster.volumes["data"]}
     update = {"cluster": cluster.model_copy(update={"volumes": volumes})}
     changed = turn.trial.spec.model_copy(update=update)
@@ -138,7 +136,6 @@ def test_a_setting_that_names_a_command_is_refused() -> None:
     file = next(one for one in EXPERIMENTS if one.stem == "postgresql-lost-server")
     turn = turns_of(file)[0]
     database = turn.trial.spec.database
-    assert database is not None
     update = {"database": database.model_copy(update={"settings": {"archive_command": "id"}})}
     changed = turn.trial.spec.model_copy(update=update)
     moved = replace(turn, trial=replace(turn.trial, spec=changed))
@@ -150,7 +147,6 @@ def test_what_is_no_message_ends_nothing_but_the_talk() -> None:
     with root_part() as link:
         link._end.sendall(b"\xff\xff\xff\xff")
         answer = link.receive()
-        assert answer is not None
         assert "larger than any of ours" in answer["error"]["text"]
         assert link.receive() is None
 

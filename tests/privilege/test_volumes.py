@@ -74,7 +74,6 @@ def test_volumes_of_another_run_directory_are_not_held(lab: Lab, mine: Path) -> 
             text=True,
             cwd="/",
         ) as command:
-            assert command.stdout is not None
             assert command.stdout.readline() == "ready\n"
             others.run("disk", "detach", "data", "--delete-data")
             command.communicate("\n")

@@ -106,7 +106,6 @@ def test_settings_that_a_restart_changes_share_a_bed_unless_caches_stay_as_left(
     assert [len(members) for members in beds_of(turns).values()] == [2] * 4
     # A node of Cassandra is made for its settings.
     plain = LOCAL[0].here
-    assert plain.database is not None
     database = plain.database.model_copy(update={"settings": {"concurrent_reads": 64}})
     other = plain.model_copy(update={"database": database})
     assert bed_of(other, restarts=True) != bed_of(plain, restarts=True)

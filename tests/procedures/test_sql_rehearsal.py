@@ -131,7 +131,6 @@ def test_a_failed_trial_has_its_reason_and_the_next_one_goes_on(lab: Lab, tmp_pa
     results = running.results()
     fits = [one for (disk, _), one in results.items() if disk == "fits"]
     (killed,) = [one for one in fits if one.status == "failed"]
-    assert killed.reason is not None
     assert "was killed by SIGKILL" in killed.reason.rule
     assert "output.log)" in killed.log_excerpt, "the reason comes with the server's own words"
     (other,) = [one for one in fits if one is not killed]
@@ -185,7 +184,6 @@ def test_a_killed_rehearsal_leaves_nothing_and_goes_on(lab: Lab, tmp_path: Path)
     assert 0 < spent.at_s < 7
     assert spent.full_at_s == pytest.approx(500 * spent.at_s, rel=0.1)
     assert spent.ops_per_s_before > spent.ops_per_s_after
-    assert spent.next_size is not None
     assert spent.next_size.disks == "azure/P20"
     assert spent.next_size.more_usd_per_month
     assert any("burst credits" in text for text in results["fits", "read"].warnings)
@@ -266,7 +264,6 @@ def test_a_death_in_slow_motion_is_noticed_in_this_machines_time(lab: Lab, tmp_p
         running.process.kill()
     ((_, killed),) = running.results().items()
     assert killed.status == "failed"
-    assert killed.reason is not None
     assert "was killed by SIGKILL" in killed.reason.rule
     assert took_s < DEATH_SECONDS, f"{took_s:.1f} s until the death was noticed"
     assert_nothing_is_left(lab, running.process.pid)

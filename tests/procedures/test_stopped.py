@@ -56,7 +56,6 @@ def stopped_in_the_middle(
             time.sleep(STOPPED_S)
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
-            assert run.stdout is not None
             result: dict[str, Any] = json.loads(run.stdout.readline())
         except BaseException:
             run.terminate()

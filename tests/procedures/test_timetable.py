@@ -91,7 +91,6 @@ def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsa
     told = [one for one in rehearsal.events if isinstance(one, TimedStep)]
     assert [one.ended_s is None for one in told] == [True, False] * 13
     seen = result.recovery
-    assert seen is not None
     assert [one.kind for one in seen.steps] == [
         "lose", "replace", "stall", "mend", "kill", "start", "restart", "migrate", "add", "repair",
         "credits", "migrate", "decommission",
@@ -110,11 +109,9 @@ def test_every_step_is_taken_in_order_and_told(world: World, rehearsal: Rehearsa
     assert "(process 1 s)" in steps_in_words(seen)
     full = {one.kind: one.cpu_ratio for one in seen.steps}
     assert full["kill"] is None
-    assert full["replace"] is not None
     assert 0 <= full["replace"] <= 1
     # Every node was up at the end, so all rows were read from all copies too.
     assert "database: is whole" in world.steps
-    assert seen.at_all is not None
     assert seen.at_all.rows_lost == 0
     assert not world.standing
 
@@ -304,7 +301,6 @@ def test_a_failed_step_fails_the_trial_with_its_reason(
     world.broken = {step: error(f"{step} failed")}
     (result,) = rehearsal(world).results()
     assert result.status == "failed"
-    assert result.reason is not None
     assert f"{step} failed" in result.reason.rule
     assert conducted(world) == CONDUCTED[: CONDUCTED.index(step) + 1]
     assert not world.standing

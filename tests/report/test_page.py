@@ -80,7 +80,6 @@ def test_the_page_draws_everything_and_asks_for_nothing(
         # Vega gives the description to the element that holds the picture.
         assert (chart.get_attribute("aria-label") or "").count(" ") > 3
         box = chart.locator("svg").first.bounding_box()
-        assert box is not None
         assert box["x"] + box["width"] <= width + 1
     verdict = tab.locator("#verdict").inner_text()
     assert "equally fast in " in verdict
@@ -279,8 +278,6 @@ def test_a_tip_is_lower_than_its_chart(browser: Browser, bars_page: Path) -> Non
     tip = tab.locator("#vg-tooltip-element.visible")
     tip.wait_for(timeout=5_000)
     box, whole = tip.bounding_box(), chart.bounding_box()
-    assert box is not None
-    assert whole is not None
     assert box["height"] < whole["height"]
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
@@ -301,7 +298,6 @@ def test_notes_stand_under_their_rows_and_names_stay_in_sight(
     name = table.locator("tbody th").first.bounding_box()
     note = table.locator("tbody tr.note div").first.bounding_box()
     for box in (name, note):
-        assert box is not None
         assert 0 <= box["x"] < 30
         assert box["x"] + box["width"] <= 390
     tab.close()

@@ -121,7 +121,6 @@ def test_what_cannot_carry_the_offered_rate_says_what_it_does(tmp_path: Path) ->
     assert reason == "P30 x 4 was limited by read slots (100 % used)"
     # It is not ranked by a price per operation either.
     prices = tables.prices(report.subjects[0])
-    assert prices is not None
     assert [row[-1].replace(SPACE, " ") for row in prices.rows] == [
         "does 73 % of the load",
         "$8.00",
@@ -307,7 +306,6 @@ def test_no_name_of_a_parameter_is_in_a_sentence() -> None:
     """`Most of the doubt is the calibrated read_pause_ns`: users.md, Reading."""
     for engine in ("cassandra", "postgresql", "mariadb", "yugabytedb"):
         calibration = calibration_for(engine)
-        assert calibration is not None
         for name in (*calibration.parameters, *calibration.physical):
             assert "_" not in in_words(name), name
     assert in_words("read_pause_ns") == "how long garbage collection stops a node"

@@ -43,7 +43,6 @@ def test_the_interval_of_repeats_covers_the_true_ratio_as_often_as_it_says(
     tries, covered = 2000, 0
     for _ in range(tries):
         found = of_repeats(rates(random, repeats, 100, 0.1), rates(random, repeats, 130, 0.1))
-        assert found is not None
         covered += found.low <= 1.3 <= found.high
         assert found.confidence >= least - 1e-9
     # Three standard errors of a share of 2000 below what is promised.
@@ -107,9 +106,6 @@ def test_a_known_shift_is_found_and_noise_is_not() -> None:
         still = judge(
             Quantity.OPS, Sample(tuple(before)), Sample(tuple(rates(random, 5, 100, 0.02)))
         )
-        assert shifted is not None
-        assert equal is not None
-        assert still is not None
         found += shifted.outcome is Outcome.HIGHER
         noise += still.outcome in (Outcome.HIGHER, Outcome.LOWER)
         same += equal.outcome is Outcome.NO_DIFFERENCE
@@ -120,7 +116,6 @@ def test_a_known_shift_is_found_and_noise_is_not() -> None:
 
 def test_two_repeats_without_a_course_cannot_tell() -> None:
     judged = judge(Quantity.OPS, Sample((100.0, 101.0)), Sample((200.0, 201.0)))
-    assert judged is not None
     assert judged.outcome is Outcome.CANNOT_TELL
     assert judged.basis is Basis.SINGLE
     assert judged.ratio == pytest.approx(2, rel=0.01)
@@ -130,15 +125,12 @@ def test_two_repeats_without_a_course_cannot_tell() -> None:
 
 def test_too_much_noise_says_how_many_repeats_would_do() -> None:
     judged = judge(Quantity.OPS, Sample((90.0, 100.0, 110.0)), Sample((92.0, 101.0, 108.0)))
-    assert judged is not None
     assert judged.outcome is Outcome.CANNOT_TELL
-    assert judged.more_repeats is not None
     assert judged.more_repeats > 3
 
 
 def test_a_sure_but_small_difference_is_none_that_matters() -> None:
     judged = judge(Quantity.OPS, Sample((100.0, 100.1, 100.2)), Sample((102.0, 102.1, 102.2)))
-    assert judged is not None
     assert judged.outcome is Outcome.NO_DIFFERENCE
 
 
@@ -151,8 +143,6 @@ def test_nothing_to_compare_is_none(figures: tuple[float, ...]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_swapping_the_sides_inverts_the_interval(first: list[float], second: list[float]) -> None:
     there, back = of_repeats(first, second), of_repeats(second, first)
-    assert there is not None
-    assert back is not None
     assert there.low <= there.ratio <= there.high
     assert there.ratio * back.ratio == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
@@ -194,16 +184,13 @@ def test_no_direction_is_told_below_three_valid_repeats_however_clear_their_seco
     before = Sample((100.0,) * repeats, (steady(100),) * repeats, measured=True)
     after = Sample((200.0,) * repeats, (steady(200),) * repeats, measured=True)
     judged = judge(Quantity.OPS, before, after)
-    assert judged is not None
     assert judged.basis is Basis.SECONDS
-    assert judged.interval is not None
     assert judged.interval.low > 1.5
     assert judged.outcome is Outcome.CANNOT_TELL
     assert judged.leaning == 0
     assert judged.more_repeats == 3
     # Without a course neither; only published figures lean by themselves.
     alone = judge(Quantity.OPS, Sample((100.0,), measured=True), Sample((200.0,), measured=True))
-    assert alone is not None
     assert alone.leaning == 0
 
 
@@ -220,7 +207,6 @@ def test_one_or_two_repeats_of_one_truth_are_never_told_apart() -> None:
                 for _ in range(2)
             ]
             judged = judge(Quantity.OPS, *sides)
-            assert judged is not None
             assert judged.outcome is Outcome.CANNOT_TELL
 
 
@@ -249,6 +235,5 @@ def test_thousands_of_repeats_take_little_and_say_the_same() -> None:
     random = np.random.default_rng(1)
     before = np.exp(random.normal(0, 0.1, 20_000))
     found = verdict.of_repeats(before.tolist(), (1.02 * before[::-1]).tolist())
-    assert found is not None
     assert found.low < 1.02 < found.high
     assert found.high - found.low < 0.01

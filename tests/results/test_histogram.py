@@ -131,6 +131,5 @@ def test_the_engines_lines_are_kept_and_merged(tmp_path: Path) -> None:
     assert [(one.t_s, one.generator) for one in course.seconds] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert course.unreadable_lines == 1
     whole = course.response()
-    assert whole is not None
     assert whole.total == 100
     assert whole.percentiles([25, 75]) == pytest.approx([1e6, 2e6], rel=1e-3)

@@ -82,7 +82,6 @@ def test_kill_9_loses_nothing_that_append_returned_from(tmp_path: Path) -> None:
     command = [sys.executable, "-c", APPEND, str(run.folder)]
     root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
-        assert process.stdout is not None
         acknowledged = [int(process.stdout.readline()) for _ in range(50)]
         os.kill(process.pid, signal.SIGKILL)
         acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
@@ -220,7 +219,6 @@ def test_a_share_of_the_specification_is_a_share_of_the_results() -> None:
     (first, *_) = spec.load(root / "experiments/cassandra-local-or-attached.yaml").trials(
         "rehearse"
     )
-    assert first.share is not None
     told = first.share.model_dump(mode="json")
     kept = Share.model_validate(told)
     assert kept.model_dump(mode="json") == told

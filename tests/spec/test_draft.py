@@ -60,15 +60,11 @@ def test_every_draft_is_an_experiment_that_asks_what_was_wished(wish: Draft) -> 
     if wish.title:
         assert experiment.title == wish.title
     if wish.database == "none":
-        assert one.device is not None
         assert one.device.volume.disks == wish.disks[0]
         return
-    assert one.dataset is not None
     assert one.dataset.rows == wish.rows
     assert one.dataset.column_bytes == wish.row_bytes
-    assert one.workload.operations is not None
     assert one.workload.operations.read == pytest.approx(wish.read_ratio)
-    assert one.workload.load is not None
     assert one.workload.load.rate_per_s == wish.rate_per_s
     assert (one.require is not None) == (wish.p99_ms is not None)
 
@@ -153,7 +149,6 @@ def test_a_host_cache_of_unpublished_size_is_taken_from_the_file(tmp_path: Path)
     text = file.read_text().replace("  volumes:", "  host_cache: 100GiB\n  volumes:")
     _, trial = spec.parse(text).trials("predict")
     assert trial.refused is None
-    assert trial.share.host_cache_bytes is not None
     assert trial.share.host_cache_bytes.full == 100 << 30
 
 
@@ -182,12 +177,9 @@ def test_on_a_terminal_it_asks_and_asks_again_after_a_mistake(tmp_path: Path) ->
     trials = spec.load(file).trials("predict")
     assert len(trials) == 2
     one = trials[0].spec
-    assert one.cluster is not None
     assert one.cluster.nodes == 4
     assert {volume.caching for volume in one.cluster.volumes.values()} == {"ReadOnly"}
-    assert one.dataset is not None
     assert one.dataset.rows == 500_000_000
-    assert one.workload.operations is not None
     assert one.workload.operations.read == 0.5
 
 

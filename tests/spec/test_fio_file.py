@@ -89,8 +89,6 @@ def trials(folder: Path, text: str, disks: tuple[str, ...] = ("azure/P30",)) -> 
 def test_etcds_test_is_one_buffered_job_that_syncs_each_write(tmp_path: Path) -> None:
     (trial,) = trials(tmp_path, ETCD)
     fio, stop = trial.spec.workload.fio, trial.spec.workload.stop
-    assert fio is not None
-    assert stop is not None
     assert (fio.rw, fio.block_bytes, fio.direct, fio.fdatasync) == ("write", 2300, False, 1)
     assert (fio.size_bytes, fio.once, fio.load) == (22 << 20, True, (1, 1))
     assert stop.duration_s == 3600.0
@@ -118,7 +116,6 @@ def test_sections_run_together_until_one_has_a_stonewall(tmp_path: Path) -> None
 def test_three_sections_of_postgresql_run_at_the_same_time(tmp_path: Path) -> None:
     (trial,) = trials(tmp_path, POSTGRESQL)
     fio = trial.spec.workload.fio
-    assert fio is not None
     sections = (fio, *fio.beside)
     assert [section.name for section in sections] == ["checkpointer", "wal", "large_read"]
     assert [section.direct for section in sections] == [False] * 3

@@ -179,7 +179,6 @@ def test_a_broken_file(old: str, new: str, message: str | None) -> None:
         # A rule that some cells break refuses those: Ultra has no host cache.
         trials = spec.parse(text, "x.yaml").trials("predict")
         assert [trial.refused is None for trial in trials] == [True, False]
-        assert trials[1].refused is not None
         assert "has no host caching" in trials[1].refused.rule
         assert trials[1].refused.place == "x.yaml:15: cluster.volumes.data.caching"
         return

@@ -48,13 +48,11 @@ def test_an_empty_level_is_the_baseline() -> None:
 
 def test_a_mapping_merges_key_by_key() -> None:
     work = patched(SYSBENCH, "{workload.sysbench: {script: oltp_insert, threads: 24}}").workload
-    assert work.sysbench is not None
     assert (work.sysbench.script, work.sysbench.threads) == ("oltp_insert", 24)
     assert (work.sysbench.tables, work.sysbench.rows_per_table) == (20, 15_000_000)
     database = patched(
         ROWS, "{database.settings: {memstore_size_mb: 3, log_segment_size_mb: 4}}"
     ).database
-    assert database is not None
     merged = {"ysql_max_connections": 1, "memstore_size_mb": 3, "log_segment_size_mb": 4}
     assert database.settings == merged
 
@@ -63,7 +61,6 @@ def test_a_dotted_path_and_a_nested_mapping_are_the_same() -> None:
     dotted = patched(ROWS, "{cluster.volumes.data.caching: None, cluster.nodes: 5}")
     nested = patched(ROWS, "{cluster: {nodes: 5, volumes: {data: {caching: None}}}}")
     assert dotted == nested
-    assert dotted.cluster is not None
     assert dotted.cluster.volumes["data"].read_ahead_bytes == 8192
 
 
@@ -78,56 +75,44 @@ def test_another_kind_of_workload_pushes_the_old_one_out() -> None:
 
 def test_threads_and_rate_push_each_other_out() -> None:
     load = patched(ROWS, "{workload.load: {rate: 500/s}}").workload.load
-    assert load is not None
     assert (load.threads, load.rate_per_s) == (None, 500)
     assert patched(ROWS, "{workload.load.rate: 500/s}").workload.load == load
 
 
 def test_a_ceiling_belongs_to_the_threads() -> None:
     load = patched(ROWS, "{workload.load.at_most: 500/s}").workload.load
-    assert load is not None
     assert load.threads
     assert load.at_most_per_s == load.scheduled_per_s == 500
     both = patched(ROWS.replace("load: {", "load: {at_most: 9/s, "), "{workload.load.rate: 5/s}")
-    assert both.workload.load is not None
     assert (both.workload.load.at_most_per_s, both.workload.load.scheduled_per_s) == (None, 5)
 
 
 def test_another_procedure_replaces_the_old_one_and_the_same_merges() -> None:
     fixed = patched(VARIABLE, "{procedure: {fixed: {rate: 500/s}}}").procedure
-    assert fixed is not None
     assert (fixed.kind, fixed.variable) == ("fixed", None)
     slower = patched(VARIABLE, "{procedure: {variable: {pending_compactions: 5}}}").procedure
-    assert slower is not None
-    assert slower.variable is not None
     assert (slower.variable.median_latency_ms, slower.variable.pending_compactions) == (10, 5)
 
 
 def test_fill_and_rows_push_each_other_out_and_the_row_stays() -> None:
     dataset = patched(ROWS, "{dataset: {fill: 10%}}").dataset
-    assert dataset is not None
     assert (dataset.fill_ratio, dataset.row) == (0.1, "small")
-    assert dataset.rows is not None
     assert dataset.rows > 100_000_000
 
 
 def test_shares_and_the_end_are_one_value() -> None:
     work = patched(ROWS, "{workload.operations: {write: 100%}, workload.stop: {duration: 9s}}")
-    assert work.workload.operations is not None
     assert work.workload.operations.model_dump() == {"read": 0, "write": 1}
-    assert work.workload.stop is not None
     assert work.workload.stop.model_dump() == {"operations": None, "duration_s": 9}
 
 
 def test_null_takes_a_key_away() -> None:
     cluster = patched(ROWS, "{cluster.volumes.commitlog: null}").cluster
-    assert cluster is not None
     assert list(cluster.volumes) == ["data"]
 
 
 def test_a_level_may_add_a_whole_volume() -> None:
     cluster = patched(ROWS, "{cluster.volumes.log: {disks: azure/P10}}").cluster
-    assert cluster is not None
     assert list(cluster.volumes) == ["data", "commitlog", "log"]
 
 
@@ -177,7 +162,6 @@ def test_two_factors_may_set_the_same_value() -> None:
         "factors:\n  first:\n    a: {cluster.nodes: 5}\n  second:\n    b: {cluster.nodes: 5}\n"
     )
     cluster = spec.parse(HEAD + ROWS + factors).trials("predict")[0].spec.cluster
-    assert cluster is not None
     assert cluster.nodes == 5
 
 

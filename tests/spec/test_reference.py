@@ -89,7 +89,6 @@ def test_local_or_attached_is_what_the_file_says() -> None:
         "workload": "write",
     }
     write, read = trials[0].spec, trials[1].spec
-    assert write.cluster is not None
     assert read.cluster is not None
     data = write.cluster.volumes["data"]
     assert (data.count, data.caching, data.chunk_bytes, data.read_ahead_bytes) == (
@@ -98,36 +97,27 @@ def test_local_or_attached_is_what_the_file_says() -> None:
         65536,
         8192,
     )
-    assert write.workload.operations is not None
     assert write.workload.operations.model_dump() == {"read": 0, "write": 1}
     assert write.workload.keys == "sequential"
-    assert write.workload.load is not None
     assert write.workload.load.threads == 256
-    assert write.workload.stop is not None
     assert write.workload.stop.operations == 10_000_000
     # `before: {dataset: empty}` patches, and leaves the caches as the baseline has them.
     assert write.before.dataset == "empty"
     assert (write.before.page_cache, write.before.host_cache) == ("cold", "written")
     assert read.before.dataset == "filled"
-    assert read.workload.stop is not None
     assert read.workload.stop.operations == 3_000_000
-    assert read.dataset is not None
     assert (read.dataset.rows, read.dataset.columns, read.dataset.column_bytes) == (
         10_000_000,
         5,
         818,
     )
-    assert read.database is not None
     assert read.database.settings["commitlog_sync_period_in_ms"] == 10000
-    assert read.procedure is not None
     assert read.procedure.kind == "closed_loop"
 
 
 def test_local_data_lie_on_the_temp_disk_beside_the_commit_log() -> None:
     trials = reference("cassandra-local-or-attached").trials("predict")
     attached, local = trials[0].spec.cluster, trials[9].spec.cluster
-    assert attached is not None
-    assert local is not None
     assert attached.device_of("commitlog") == "commitlog"
     assert local.device_of("commitlog") == "data"
     # One disk has no stripe, although the baseline's stripe of four has a chunk.
@@ -144,10 +134,7 @@ def test_rehearsal_shares_keep_the_ratios_of_a_node() -> None:
     assert share.host_cache_bytes == Figure(full=576 << 30, here=6_184_752_906)
     assert share.volume_bytes["data"].full == 4 << 40
     assert share.volume_bytes["data"].here == (4 << 40) // 100
-    assert read.spec.cluster is not None
-    assert read.here.cluster is not None
     assert (read.spec.cluster.nodes, read.here.cluster.nodes) == (6, 1)
-    assert read.here.workload.load is not None
     assert read.here.workload.load.threads == 21
     predicted = reference("cassandra-local-or-attached").trials("predict")[1]
     assert predicted.share.is_full
@@ -177,7 +164,6 @@ def test_more_copies_than_rehearsed_nodes_are_refused_with_the_way_out() -> None
     refused = [one for one in experiment.trials("rehearse") if one.refused]
     assert {one.factors["database.replication_factor"] for one in refused} == {3, 5}
     reason = refused[0].refused
-    assert reason is not None
     assert reason.rule == "replication factor 3 needs 3 nodes; this rehearsal has 1"
     assert reason.way_out == "--nodes 3"
     assert reason.place.endswith(
@@ -191,17 +177,12 @@ def test_copies_that_are_not_compared_follow_the_rehearsed_nodes() -> None:
     experiment = reference("cassandra-vm-types")
     one, three = (experiment.trials("rehearse", nodes=nodes)[0] for nodes in (1, 3))
     assert not one.refused
-    assert one.share.replication_factor is not None
     assert (one.share.replication_factor.full, one.share.replication_factor.here) == (3, 1)
-    assert one.here.database is not None
     assert one.here.database.replication_factor == 1
     variable = experiment.select(procedure="variable").trials("rehearse")[0].here.procedure
-    assert variable is not None
-    assert variable.variable is not None
     assert variable.variable.threads.model_dump() == {"start": 3, "factor": 1.5, "most": 341}
     # Each node has the same data, three copies on three or one on one.
     assert one.share.rows == three.share.rows
-    assert three.share.replication_factor is not None
     assert three.share.replication_factor.here == 3
     # One level of a compared factor is still no other level.
     chosen = reference("cassandra-local-or-attached").select(**{"database.replication_factor": 5})
@@ -230,7 +211,6 @@ def test_data_that_do_not_fit_the_local_disk_are_refused_cells() -> None:
     found = {cell for cell, reason in refused.items() if reason is not None}
     assert found == {("500M", "local"), ("1000M", "local"), ("2000M", "local")}
     reason = refused["500M", "local"]
-    assert reason is not None
     assert place("cassandra-cache-cliff", "dataset.rows") in reason.place
     assert reason.value == "500M"
     assert "330.2 GiB a node, 660.5 GiB with room for compaction (x 2)" in reason.rule
@@ -243,20 +223,13 @@ def test_vm_types_switches_procedures_and_fills_a_share_of_the_disk() -> None:
     trials = experiment.trials("predict")
     kinds = {str(t.factors["procedure"]): t.spec.procedure for t in trials}
     fixed, variable = kinds["fixed"], kinds["variable"]
-    assert fixed is not None
-    assert fixed.fixed is not None
     assert fixed.variable is None
     assert fixed.fixed.rate_per_s == 500
-    assert variable is not None
-    assert variable.variable is not None
     assert variable.variable.median_latency_ms == 10
     assert variable.variable.threads.model_dump() == {"start": 8, "factor": 1.5, "most": 1024}
     local = trials[0].spec
-    assert local.workload.load is not None
     assert local.workload.load.rate_per_s == 500
     # 30 % of three nodes' temp disks, by three copies of rows of 335 B.
-    assert local.dataset is not None
-    assert local.dataset.rows is not None
     temp = trials[0].share.volume_bytes["data"].full
     assert local.dataset.rows == pytest.approx(0.3 * temp / 335, rel=1e-6)
 
@@ -264,12 +237,10 @@ def test_vm_types_switches_procedures_and_fills_a_share_of_the_disk() -> None:
 def test_yugabytedb_merges_sysbench_and_replaces_it_by_tpcc() -> None:
     experiment = reference("yugabytedb-disk-types")
     write = trial(experiment, disk="Ultra", workload="sysbench write, 20 tables").spec.workload
-    assert write.sysbench is not None
     assert (write.sysbench.script, write.sysbench.threads) == ("oltp_insert", 24)
     assert (write.sysbench.tables, write.sysbench.rows_per_table) == (20, 15_000_000)
     tpcc = trial(experiment, disk="Ultra", workload="TPC-C").spec.workload
     assert tpcc.sysbench is None
-    assert tpcc.tpcc is not None
     assert (tpcc.tpcc.warehouses, tpcc.tpcc.connections) == (2000, 600)
     assert (tpcc.warm_up_s, tpcc.kind) == (300, "tpcc")
     rehearsed = experiment.trials("rehearse")[0]
@@ -289,13 +260,9 @@ def test_device_experiments_name_vm_volume_and_fio() -> None:
     experiment = reference("azure-local-disks")
     assert experiment.kind == "device"
     amd = experiment.trials("predict")[0].spec
-    assert amd.device is not None
     assert amd.device.vm == "azure/Standard_E8as_v4"
     assert amd.device.volume.disks == "local"
-    assert amd.workload.fio is not None
     assert amd.workload.fio.block_bytes == 8192
     cached = trial(experiment, **{"device": "OS disk, cached", "workload.fio.profile": "async"})
-    assert cached.spec.device is not None
     assert cached.spec.device.volume.caching == "ReadWrite"
-    assert cached.spec.workload.fio is not None
     assert cached.spec.workload.fio.profile == "async"

@@ -22,7 +22,6 @@ def workload(lines: str) -> spec.TrialSpec:
 )
 def test_a_name_of_ycsb_is_its_mixture_and_its_keys(name: str, read: float, keys: str) -> None:
     work = workload(f"  ycsb: {name}\n").workload
-    assert work.operations is not None
     assert work.operations.read == pytest.approx(read)
     assert work.operations.write == pytest.approx(1 - read)
     assert (work.keys, work.kind, work.ycsb) == (keys, "rows", name)
@@ -37,7 +36,6 @@ def test_a_name_of_ycsb_is_its_mixture_and_its_keys(name: str, read: float, keys
 )
 def test_scans_and_reads_before_writes_have_names_too(name: str, shares: dict[str, float]) -> None:
     work = workload(f"  ycsb: {name}\n").workload
-    assert work.operations is not None
     assert work.operations.shares == pytest.approx(shares)
     assert (work.keys, work.scan_rows, work.ycsb) == ("zipfian", 100, name)
 

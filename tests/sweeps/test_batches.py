@@ -46,7 +46,6 @@ def test_batches_grow_to_the_time_that_they_should_take() -> None:
     sizes = []
     for _ in range(12):
         batch = batches.take()
-        assert batch is not None
         sizes.append(batch.jobs)
         batches.took(batch, each_s * batch.jobs)
     assert sizes == [1, 2, 4, 8, 16, 32, 40, 40, 40, 40, 40, 40]
@@ -82,7 +81,6 @@ def test_a_sweep_whose_length_nobody_tells_has_batches_of_one_length() -> None:
 def test_what_kills_every_worker_is_given_up_by_name() -> None:
     batches = Batches([{"cell": 1}])
     batch = batches.take()
-    assert batch is not None
     for _ in range(MOST_TRIES - 1):
         batch.starts()
         batches.again(batch, "killed by signal 9 on n1")

@@ -62,7 +62,6 @@ def test_a_pulse_sees_that_its_process_was_stopped() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", BESIDE_A_STOP], stdout=subprocess.PIPE, text=True
     ) as child:
-        assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         time.sleep(1.5)
         os.kill(child.pid, signal.SIGCONT)

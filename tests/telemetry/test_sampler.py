@@ -74,7 +74,6 @@ def test_rates_are_by_phase_and_cover_all_of_it() -> None:
     for phase in ("warm-up", "measure"):
         assert sampler.mean(phase, "steady", "per_s") == pytest.approx(100, rel=0.2)
     course = sampler.course("measure", "steady", "per_s")
-    assert course is not None
     # A whole second, and what was left of the phase when it ended.
     assert course.count == 2
     assert course.seconds == pytest.approx(1.4, abs=0.3)
@@ -89,7 +88,6 @@ def test_a_slow_source_delays_no_other() -> None:
         sampler.enter("measure")
         time.sleep(2.3)
         course = sampler.course("measure", "steady", "per_s")
-    assert course is not None
     assert course.count == 2
 
 

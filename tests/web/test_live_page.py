@@ -70,7 +70,6 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
     command = [str(DISKLAB), "serve", str(folder), "--port", "0", *options]
     environment = {**os.environ, "DISKLAB_TOKEN": TOKEN}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
         try:
             line = server.stderr.readline()
             found = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/\?token={TOKEN}\n", line)
@@ -292,7 +291,7 @@ def test_a_run_of_ten_hours_stays_small(tmp_path: Path) -> None:
             assert 300 <= len(state["course"]) <= 720
             assert len(json.dumps(state)) < 100_000
             rss = Path(f"/proc/{server.pid}/status").read_text()
-            kib = int(re.search(r"VmRSS:\s+(\d+)", rss)[1])  # type: ignore[index]
+            kib = int(re.search(r"VmRSS:\s+(\d+)", rss)[1])
             # Python with pydantic and polars is most of it.
             assert kib < 250_000
 

@@ -122,7 +122,6 @@ def test_a_workload_without_rows_is_a_bug(tmp_path: Path) -> None:
 
 def test_writes_wear_the_rows_and_reads_do_not(tmp_path: Path) -> None:
     small = trial(tmp_path, "{threads: 4}")
-    assert small.dataset is not None
     assert small.dataset.rows == 500
     for operations, worn in (({"read": 500, "write": 25}, 0.05), ({"read": 500}, 0.0)):
         assert Rows(small, seed=9).wear(done(operations)) == worn
