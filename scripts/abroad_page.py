@@ -294,7 +294,7 @@ Looked at on 2026-11-28; none of it was fitted. I/Os of the servers are those th
   not here.
 - Mark Callaghan's insert benchmark. pgbench's TPC-B (EDB, Pythian, ClickHouse's PostgresBench and
   most blogs) can be predicted since 2026-11-29; no study here does so yet.
-- A client on the database's own VM; gp2 of 2018 (160 MB/s a volume, says Percona; the catalogue has
+- gp2 of 2018 (160 MB/s a volume, says Percona; the catalogue has
   today's 250 MiB/s); managed databases, of which most studies are.
 """
 """What cells that are off by more than a factor of two show."""

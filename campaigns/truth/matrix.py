@@ -51,12 +51,16 @@ class Bed:
     workload: Mapping[str, Any] = field(default_factory=dict)
     before: Mapping[str, Any] = field(default_factory=lambda: {"host_cache": "written"})
     rehearse: Mapping[str, Any] = field(default_factory=dict)
+    version: str | None = None
+    """Of the database; None: the usual one."""
     latency: str | None = "2020"
     """Of the data's disk: what was rehearsed first has the service times of 2020."""
 
     def database(self) -> dict[str, Any]:
         """Return the bed's database as a file has it."""
         found = {"engine": self.engine, "replication_factor": 1, "settings": {**self.settings}}
+        if self.version is not None:
+            found["version"] = self.version
         if self.engine != "cassandra":
             return {**found, "tls": False}
         return {**found, "consistency": "ONE", "table": dict(self.table)}
@@ -378,6 +382,45 @@ def _slow(name: str, vm: str, data: Mapping[str, Any]) -> Bed:
     )
 
 
+INSERTING = (
+    Cell("reads", "beside inserts", {}),
+    Cell(
+        "a tenth inserts",
+        "beside inserts",
+        {"workload.operations": {"read": "90%", "insert": "10%"}},
+    ),
+    Cell(
+        "half inserts", "beside inserts", {"workload.operations": {"read": "50%", "insert": "50%"}}
+    ),
+    Cell("sequential", "keys", keys("sequential")),
+)
+
+
+def _inserting(version: str, vm: str, data: Mapping[str, Any], rows_here: int) -> Bed:
+    """Return Cassandra's bed of a slow disk for everything, with five times as much as memory."""
+    name = f"Cassandra {version}, {data['disks'].partition('/')[2].partition('(')[0]}"
+    bed = _bed(name, "5 x 818B", rows_here, INSERTING)
+    volumes = {"data": {**data, "filesystem": "xfs", "read_ahead": "64KiB"}}
+    return replace(
+        bed,
+        version=version,
+        # Half as many rows fill such a disk in half the time.
+        scale=2 * SCALE,
+        cluster={"vm": vm, "host_cache": None, "volumes": volumes},
+        workload={"stop": {"operations": 8_000 * SCALE}},
+        before={"credits": "0%"},
+        rehearse={"time_dilation": 2},
+        latency=None,
+    )
+
+
+S10: tuple[str, dict[str, Any]] = (
+    "azure/Standard_DS3_v2",
+    {"disks": "azure/S10", "caching": "None"},
+)
+GP2: tuple[str, dict[str, Any]] = ("aws/m5.xlarge", {"disks": "aws/gp2(100GiB)"})
+
+
 # 200 MiB to 800 MiB of data here beside a page cache of about 260 MiB: with the smallest rows all
 # of it fits, with the others a third does. Fills take half a minute.
 STUDY = _bed("rows of 4,090 B", "5 x 818B", 180_000, (*COMMON, *MORE))
@@ -416,6 +459,11 @@ BEDS = (
     _pools("Premium SSD v2", "azure/PremiumV2(64GiB, 3000 IOPS, 125 MB/s)", 2),
     _slow("S10", "azure/Standard_D4s_v5", {"disks": "azure/S10", "caching": "None"}),
     _slow("gp2 without credits", "aws/m5.xlarge", {"disks": "aws/gp2(100GiB)"}),
+    *(
+        _inserting(version, *disk, rows)
+        for version in ("4.0", "5.0")
+        for disk, rows in ((S10, 165_000), (GP2, 155_000))
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -232,6 +233,9 @@ def test_a_file_of_tpcc_without_rests_must_name_its_rate() -> None:
     told = busy.replace("require: {", "require: {rate: 50/s, ")
     question = question_of(spec.parse(told, Path("t.yaml")))
     assert question.raised.tree["workload"]["tpcc"]["warehouses"] == 100
+    beside = re.sub(r"(?m)^client: .*", "client: {on_server: true}", told)
+    with pytest.raises(UserError, match=r"client.on_server: true: .*the load's machines the same"):
+        question_of(spec.parse(beside, Path("t.yaml")))
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,21 @@ def test_the_quick_experiment_is_answered_and_bound_by_its_disks() -> None:
     assert write["telemetry"]["write_ios_per_operation"] > 1
 
 
+def test_a_client_on_the_server_takes_its_cpu_from_the_servers_cores() -> None:
+    warm = SMALL.replace("1M", "100k").replace("write: 50%", "scan: 0%").replace("50%", "100%")
+    warm = warm.replace("threads: 8", "threads: 64") + "before: {page_cache: warm}\n"
+    rates = []
+    for on_server in ("false", "true"):
+        made = job(warm.replace("database:", f"client: {{on_server: {on_server}}}\ndatabase:"))
+        asked = {"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": made}
+        (answer,) = simulate([asked])
+        assert answer["bottleneck"]["resource"] == "node CPU"
+        rates.append(answer["ops_per_s"])
+    apart, shared = rates
+    cores, client_ns = made["cluster"]["cores"], made["parameters"]["client_cpu_ns"]
+    assert cores / shared - cores / apart == pytest.approx(client_ns / 1e9, rel=0.05)
+
+
 def test_sysbench_in_memory_is_held_by_cpu_or_commits() -> None:
     answer = next(
         iter(simulate([{"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": job(SYSBENCH)}]))

@@ -132,6 +132,12 @@ def test_nodes_of_a_lost_zone_are_lost_until_they_are_replaced() -> None:
         ("rows: 10M,", "rows: 10M, fill: 30%,", "a data set has either rows or fill"),
         ("  load: {threads: 128}\n", "", "workload.load: (missing): is needed: threads (closed"),
         ("factors:", "procedure: {fixed: {rate: 1/s}}\nfactors:", "procedure fixed decides the"),
+        (
+            "database:",
+            "client: {on_server: true}\ndatabase:",
+            "x.yaml:3: cluster.nodes: 3: with `client.on_server` the load comes from the VM of the "
+            "one server; write 1, or",
+        ),
         ("factor: 1,", "factor: 5,", "5: each copy is on a node of its own, and the cluster has"),
         ("QUORUM}", "THREE}", "database.consistency: THREE: THREE waits for 3 copies, and there"),
         (

@@ -31,6 +31,7 @@ class Told:
 def judged(
     after: View | None = None,
     generators: int = 1,
+    on_server: bool = False,
     disk: dict[str, float] | None = None,
     **cores: float,
 ) -> Judgement:
@@ -46,7 +47,7 @@ def judged(
     if after is not None:
         none = {"emulator": view([]).emulator, "counters": after.counters}
         volumes["data"] = (after.model_copy(update=none), after)
-    return judge(sampler, "measure", volumes, generators=generators, cpus=CPUS)
+    return judge(sampler, "measure", volumes, generators=generators, cpus=CPUS, on_server=on_server)
 
 
 def view(lateness: list[tuple[int, int]]) -> View:
@@ -105,6 +106,13 @@ def test_tools_may_not_eat_a_full_machine() -> None:
     assert found.invalid == []
     (warning,) = found.warnings
     assert "this machine's CPU was the limit, not the disks" in warning
+
+
+def test_a_client_on_the_server_may_take_what_it_takes_there() -> None:
+    found = judged(on_server=True, client=0.7, emulator=0.1, server=1.1, busy=1.99)
+    assert found.invalid == []
+    (reason,) = judged(on_server=True, client=0.2, emulator=0.7, server=1.0, busy=1.99).invalid
+    assert "emulator took 35%" in reason
 
 
 def test_other_programs_that_fill_the_machine_are_no_limit_of_the_database() -> None:

@@ -84,6 +84,8 @@ impl WarmUp {
 #[derive(Clone, Debug)]
 pub struct Clients {
     machines: Vec<Machine>,
+    /// Whether they are the servers' own machines.
+    pub on_server: bool,
     keys: RowKeys,
     shares: Shares,
     times: Stream,
@@ -113,6 +115,7 @@ impl Clients {
         };
         Clients {
             machines: (0..client.nodes.max(1)).map(machine).collect(),
+            on_server: client.on_server,
             keys: RowKeys::new(workload.keys, workload.asked_rows, rows, scale, seed)
                 .drawn_from(workload.key_stream.as_ref()),
             shares: Shares::new(workload, seed),
@@ -145,16 +148,23 @@ impl Clients {
         thread as usize % self.machines.len()
     }
 
-    /// Sends a request of `bytes` that costs a warm client so much CPU; returns when it has left the machine.
+    /// Sends a request of `bytes` that costs a warm client so much CPU, on those cores instead of its own if any are
+    /// given; returns when it has left the machine.
     #[inline]
-    pub fn send(&mut self, now: u64, thread: u32, cpu_ns: u64, bytes: u64) -> u64 {
+    pub fn send(
+        &mut self,
+        now: u64,
+        thread: u32,
+        cpu_ns: u64,
+        bytes: u64,
+        others: Option<&mut Servers>,
+    ) -> u64 {
         let count = self.machines.len();
         let machine = &mut self.machines[thread as usize % count];
         let mean_ns = machine.warm_up.cost(cpu_ns);
         let span = exponential(&mut self.times, mean_ns);
-        let ready = machine
-            .cores
-            .serve_at_home(thread as usize / count, now, span);
+        let cores = others.unwrap_or(&mut machine.cores);
+        let ready = cores.serve_at_home(thread as usize / count, now, span);
         machine.link.send(now, ready, bytes)
     }
 

@@ -228,6 +228,9 @@ pub struct Client {
     /// Whether a request goes straight to a node that has the data.
     #[serde(default = "yes")]
     pub token_aware: bool,
+    /// Whether they run on the one server itself: a request then takes its client's CPU from that server's cores.
+    #[serde(default)]
+    pub on_server: bool,
 }
 
 pub(crate) fn yes() -> bool {

@@ -252,6 +252,10 @@ def _unasked(spec: TrialSpec, path: Path) -> list[Problem]:
         rule = "advice is about a cluster whose workload reads and writes rows, or is TPC-C"
         way_out = "predict the options that you have in mind"
         found.append(Problem(f"{path}: workload", spec.workload.kind, rule, way_out))
+    if spec.client.on_server:
+        rule = "advice keeps the load's machines the same, whatever the nodes are"
+        way_out = "leave it out, or predict the options that you have in mind"
+        found.append(Problem(f"{path}: client.on_server", "true", rule, way_out))
     if spec.require is not None and not asked_per_s(spec):
         rule = "what is bought must carry a rate"
         found.append(

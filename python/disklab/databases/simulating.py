@@ -230,6 +230,9 @@ def delays(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> Jo
 
     The network that the experiment names comes before that of the calibration.
     """
+    if spec.client.on_server:
+        # What a message over the loopback takes is the CPU of both ends, and in their costs.
+        return {"one_way_ns": 0}
     mean = calibration.fact("one_way_ns")
     if spec.cluster.network is not None:
         named = catalog.networks[spec.cluster.network]
@@ -292,7 +295,6 @@ def servers(
     """
     cluster = spec.cluster
     vm = catalog.vms[cluster.vm].facts
-    client = catalog.vms[spec.client.vm or cluster.vm].facts
     data = cluster.device_of("data")
     named = (name for name in log_volumes if name in cluster.volumes)
     log = next((cluster.device_of(name) for name in named), data)
@@ -309,17 +311,24 @@ def servers(
             "read_ahead_bytes": KERNEL_READ_AHEAD_BYTES if read_ahead is None else read_ahead,
             "kernel": "6.18",
         },
-        "client": {
-            "nodes": spec.client.nodes,
-            "cores": client.vcpu,
-            "network_bytes_per_s": network(client.net_mbit_per_s),
-        },
+        "client": clients(spec, catalog),
         "network": delays(spec, catalog, calibration),
         "before": {
             "page_cache": _left_by_fill(spec.before.page_cache),
             "host_cache": HOST_CACHE[_left_by_fill(spec.before.host_cache)],
             "empty": spec.before.dataset == "empty",
         },
+    }
+
+
+def clients(spec: ClusterTrial, catalog: Catalog) -> Job:
+    """Return the machines that generate the load: a part of a job."""
+    vm = catalog.vms[spec.client.vm or spec.cluster.vm].facts
+    return {
+        "nodes": spec.client.nodes,
+        "cores": vm.vcpu,
+        "network_bytes_per_s": None if spec.client.on_server else network(vm.net_mbit_per_s),
+        **({"on_server": True} if spec.client.on_server else {}),
     }
 
 

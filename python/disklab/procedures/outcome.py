@@ -12,6 +12,7 @@ from typing import Any
 from disklab.catalog import Catalog
 from disklab.databases import record_of
 from disklab.engine.load import TpccOutcome
+from disklab.engine.messages import View
 from disklab.errors import DisklabError, MachineError, UserError
 from disklab.procedures import burst, jobs
 from disklab.procedures.record import MEASURED, Notes, Series
@@ -178,14 +179,25 @@ class Frame:
     mode: Mode = "rehearse"
 
 
+def _judged(turn: Turn, notes: Notes, views: Mapping[str, tuple[View, View]]) -> Judgement:
+    """Return what was seen of this machine and the volumes; nothing where nobody watched."""
+    if notes.sampler is None:
+        return Judgement()
+    return judge(
+        notes.sampler,
+        MEASURED,
+        views,
+        generators=turn.workload().generators,
+        client=notes.client,
+        on_server=turn.spec.client.on_server,
+    )
+
+
 def measured(frame: Frame, turn: Turn, notes: Notes, series: Series, started: str) -> TrialResult:
     """Return the result of a turn that was measured to its end."""
     account = notes.account
     views = {volume: pair for (_, volume), pair in account.views.items()}
-    generators = turn.workload().generators
-    judged = Judgement()
-    if notes.sampler is not None:
-        judged = judge(notes.sampler, MEASURED, views, generators=generators, client=notes.client)
+    judged = _judged(turn, notes, views)
     waits = account.waits(series.elapsed_s)
     spent = burst.gone(notes.credits, turn.trial, frame.catalog)
     told = [*map(burst.in_words, spent), *benchmark_remarks(series)]

@@ -245,6 +245,10 @@ class Experiment:
             )
             place = self.document.place(("workload", "trace"), cell.tree)
             yield Problem(place, cell.spec.workload.trace.file, rule, "use `disklab rehearse`")
+        if cell.spec.client.on_server and mode == "measure":
+            rule = "on hosts the load comes from client hosts, or from where disklab runs"
+            place = self.document.place(("client", "on_server"), cell.tree)
+            yield Problem(place, "true", rule, "use `disklab rehearse`, or leave the key out")
         added = {event.node for event in cell.spec.events if event.kind == "add"}
         for number, event in enumerate(cell.spec.events):
             most = max(map(_number, {*nodes_of(event, cell.spec.cluster)} - added), default=0)

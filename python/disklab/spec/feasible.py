@@ -31,6 +31,7 @@ from disklab.kits import is_kit
 from disklab.spec.amounts import byte_count
 from disklab.spec.located import Key, Site
 from disklab.spec.model import (
+    Client,
     Cluster,
     ClusterTrial,
     Database,
@@ -291,6 +292,24 @@ def impossible(spec: TrialSpec, site: Site) -> Iterator[Problem]:
         rule = f"{facts.title} has ANY only for writes, and this load reads"
         yield Problem(site.place(("database", "consistency")), "ANY", rule, "use ONE")
     yield from _wrong_chunks(database.table, site)
+    if spec.client.on_server:
+        yield from _apart_from_server(spec.client, cluster, site)
+
+
+def _apart_from_server(client: Client, cluster: Cluster, site: Site) -> Iterator[Problem]:
+    """Yield what says that a client on its server's VM is somewhere else."""
+    rule = "with `client.on_server` the load comes from the VM of the one server"
+    keys: dict[tuple[str, str], tuple[object, object]] = {
+        ("cluster", "nodes"): (cluster.nodes, 1),
+        ("cluster", "network"): (cluster.network, None),
+        ("client", "nodes"): (client.nodes, 1),
+        ("client", "vm"): (client.vm or cluster.vm, cluster.vm),
+    }
+    for key, (value, only) in keys.items():
+        if value != only:
+            way_out = "leave this key out" if only is None else f"write {only}"
+            way_out += ", or client.on_server: false"
+            yield Problem(site.place(key), str(value), rule, way_out)
 
 
 def _wrong_chunks(table: Table, site: Site) -> Iterator[Problem]:

@@ -164,6 +164,8 @@ class Client(Part):
     """Load generators."""
     vm: str | None = Field(default=None, examples=["azure/Standard_DS14_v2"])
     """VM size of each. Without it: that of the cluster."""
+    on_server: bool = Field(default=False, examples=[True])
+    """Whether the load comes from the one server's own VM, and takes processor time from it."""
 
 
 class Table(Part):

@@ -276,11 +276,12 @@ def judge(  # noqa: PLR0913 - what was seen by each
     generators: int = 1,
     cpus: int = CPUS,
     client: Gaps | None = None,
+    on_server: bool = False,
 ) -> Judgement:
     """Judge a phase by what was seen in it and by each volume's view before and after.
 
     `generators`: how many load processes ran, each with one thread; `client`: when they stood
-    still.
+    still; `on_server`: whether it is described on the server's own machine.
     """
     made = Judgement()
     for role in ("client", "server", "emulator"):
@@ -288,7 +289,8 @@ def judge(  # noqa: PLR0913 - what was seen by each
         if cores is not None:
             made.cpu_ratio[role] = cores / cpus
     _judge_client(made, generators, cpus)
-    _judge_machine(made, seen, phase, cpus)
+    tools = ("emulator",) if on_server else ("client", "emulator")
+    _judge_machine(made, seen, phase, cpus, tools)
     made.waits += _waits_for_cpu(made, seen, phase, cpus)
     made.slowed_cores = _slowed(made, cpus)
     for (name, source), error in seen.failures.items():
@@ -334,7 +336,9 @@ def _judge_client(made: Judgement, generators: int, cpus: int) -> None:
         )
 
 
-def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> None:
+def _judge_machine(
+    made: Judgement, seen: Sampler, phase: str, cpus: int, elsewhere: Sequence[str]
+) -> None:
     if not made.cpu_ratio:
         # Nothing of the measurement runs here: this machine only conducts it.
         return
@@ -348,13 +352,13 @@ def _judge_machine(made: Judgement, seen: Sampler, phase: str, cpus: int) -> Non
     if busy is None or busy / cpus < FULL_MACHINE:
         return
     made.machine_was_full = True
-    tools = made.cpu_ratio.get("client", 0.0) + made.cpu_ratio.get("emulator", 0.0)
+    tools = sum(made.cpu_ratio.get(role, 0.0) for role in elsewhere)
     shares = ", ".join(f"{role} {ratio:.0%}" for role, ratio in made.cpu_ratio.items())
     ours_ = f" (of this run: {shares})" if shares else ""
     if tools > MOST_TOOL_SHARE:
         made.invalid.append(
-            f"client and emulator took {tools:.0%} of a machine that had no CPU left ({shares}): "
-            "on the full system they run elsewhere"
+            f"{' and '.join(elsewhere)} took {tools:.0%} of a machine that had no CPU left "
+            f"({shares}): on the full system they run elsewhere"
         )
         return
     ours = sum(made.cpu_ratio.values())

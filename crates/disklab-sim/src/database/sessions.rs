@@ -175,6 +175,7 @@ pub struct Clients {
     load: Load,
     /// vCPUs and network of their machines.
     pub machines: Vec<(Servers, Link)>,
+    on_server: bool,
     connections: Slots,
     shares_connections: bool,
     seats: Vec<Seat>,
@@ -220,6 +221,7 @@ impl Clients {
             script,
             load,
             machines: (0..client.nodes.max(1)).map(machine).collect(),
+            on_server: client.on_server,
             connections: Slots::new(setup.connections.unwrap_or(u32::MAX)),
             shares_connections: setup.connections.is_some(),
             seats: (0..sessions).map(Seat::of).collect(),
@@ -311,12 +313,12 @@ impl Clients {
         self.connections.enter(now, session)
     }
 
-    /// A session sends its statement to a server; returns when it comes there.
-    fn send(&mut self, now: u64, session: u32, to: usize) -> u64 {
+    /// A session has made a statement for a server at `ready`, if that is known; returns when it comes there.
+    fn send(&mut self, now: u64, ready: Option<u64>, session: u32, to: usize) -> u64 {
         let bytes = self.step(session).bytes / 2;
         let from = session as usize % self.machines.len();
         let (cores, link) = &mut self.machines[from];
-        let ready = cores.serve(now, work(&mut self.times, self.cpu_ns));
+        let ready = ready.unwrap_or_else(|| cores.serve(now, work(&mut self.times, self.cpu_ns)));
         let left = link.send(now, ready, bytes);
         self.spend(left, session, Stretch::Client);
         left + self.paths.delay(from, to)
@@ -506,7 +508,10 @@ pub trait Sessions: Model<Event: From<SqlEvent>> {
             return self.arrive(now, session);
         }
         let to = self.server(session).0;
-        let at = self.clients().send(now, session, to);
+        let clients = self.clients();
+        let (on_server, cpu_ns) = (clients.on_server, clients.cpu_ns);
+        let ready = on_server.then(|| self.serve(now, session, cpu_ns));
+        let at = self.clients().send(now, ready, session, to);
         self.schedule(at, SqlEvent::Arrive(session));
     }
 

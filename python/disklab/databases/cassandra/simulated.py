@@ -42,6 +42,7 @@ from disklab.databases.simulating import (
     Job,
     Rehearsed,
     Simulated,
+    clients,
     delays,
     host_profile,
     left_caches,
@@ -291,14 +292,9 @@ def database_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration)
     """Return the job of a database under load."""
     calibration = calibration.of_version(spec.database.version)
     calibration = calibration.with_collector(spec.database.jvm.collector)
-    client = catalog.vms[spec.client.vm or spec.cluster.vm].facts
     job: Job = {
         "cluster": _cluster(spec, catalog, calibration),
-        "client": {
-            "nodes": spec.client.nodes,
-            "cores": client.vcpu,
-            "network_bytes_per_s": network(client.net_mbit_per_s),
-        },
+        "client": clients(spec, catalog),
         "network": delays(spec, catalog, calibration),
         "database": _database(spec, calibration),
         "dataset": _dataset(spec),

@@ -18,6 +18,7 @@ from disklab.databases.simulating import (
     Delays,
     Job,
     Simulated,
+    clients,
     delays,
     host_profile,
     network,
@@ -75,7 +76,6 @@ def sql_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> J
     """Return the job of a SQL database under transactions."""
     cluster, database, work = spec.cluster, spec.database, spec.workload
     vm = catalog.vms[cluster.vm].facts
-    client = catalog.vms[spec.client.vm or cluster.vm].facts
     memory = int((vm.mem_gib or 0) * GIB)
     shape = shape_of(spec, calibration)
     backends = (shape.connections or shape.sessions) / cluster.nodes
@@ -92,11 +92,7 @@ def sql_job(spec: ClusterTrial, catalog: Catalog, calibration: Calibration) -> J
             "data_volume": cluster.device_of("data"),
             "read_ahead_bytes": 0,
         },
-        "client": {
-            "nodes": spec.client.nodes,
-            "cores": client.vcpu,
-            "network_bytes_per_s": network(client.net_mbit_per_s),
-        },
+        "client": clients(spec, catalog),
         "network": delays(spec, catalog, calibration),
         "database": {
             "engine": "yugabytedb",

@@ -55,7 +55,11 @@ impl Cassandra {
         let size = self.rules.size_of(|| self.row_at(key, place, first));
         let costs = self.rules.costs_of(part, rows, size);
         let bytes = MESSAGE_BYTES + costs.sent_bytes;
-        let left = self.clients.send(now, thread, costs.client_ns, bytes);
+        let cores = &mut self.nodes[0].machine.cores;
+        let cores = self.clients.on_server.then_some(cores);
+        let left = self
+            .clients
+            .send(now, thread, costs.client_ns, bytes, cores);
         let coordinator = if self.rules.token_aware {
             // Any of the replicas, in turn.
             replicas[self.course.issued as usize % replicas.len()]
