@@ -163,6 +163,20 @@ def test_telemetry_sees_the_database(cassandra: OnDisk) -> None:
     } <= metrics
 
 
+def test_a_write_of_a_fill_may_take_a_minute(cassandra: OnDisk) -> None:
+    database = cassandra.database
+    assert isinstance(database, Cassandra)
+
+    def timeout_ms() -> int:
+        (found,) = database.nodes[0].jolokia.read((STORAGE, "WriteRpcTimeout"))
+        return int(found)
+
+    before = timeout_ms()
+    with database.fills():
+        assert timeout_ms() == 60_000
+    assert timeout_ms() == before < 60_000
+
+
 def test_settling_ends_though_nobody_asks_a_truncated_table_for_its_estimate(
     cassandra: OnDisk,
 ) -> None:

@@ -119,7 +119,7 @@ READ = {
     MESSAGING: ("DroppedMessages",),
     STREAMED: ("Count",),
 }
-WRITTEN = {STORAGE: ("CompactionThroughputMbPerSec",)}
+WRITTEN = {STORAGE: ("CompactionThroughputMbPerSec", "WriteRpcTimeout")}
 CALLED = {
     STORAGE: (DRAIN, FLUSH, OPEN_CQL, CLOSE_CQL, DECOMMISSION, REPAIR, REPAIR_STATUS),
 }
