@@ -359,8 +359,11 @@ SLOW_LOADS = {
 }
 
 
-def _slow(name: str, vm: str, data: Mapping[str, Any]) -> Bed:
-    """Return PostgreSQL's bed of a slow disk for everything, log and all."""
+def _slow(name: str, vm: str, data: Mapping[str, Any], slow: int) -> Bed:
+    """Return PostgreSQL's bed of a slow disk for everything, log and all.
+
+    A quick pass is 15 s of this machine at most, in slow motion as much less of the described time.
+    """
     cells = tuple(
         Cell(load, "mixture", {"workload.operations": operations})
         for load, operations in SLOW_LOADS.items()
@@ -377,7 +380,7 @@ def _slow(name: str, vm: str, data: Mapping[str, Any]) -> Bed:
         cluster={"vm": vm, "host_cache": None, "volumes": {"data": {**data, "filesystem": "xfs"}}},
         workload={"stop": {"duration": "20s"}},
         before={"credits": "0%"},
-        rehearse={"time_dilation": 3},
+        rehearse={"time_dilation": slow},
         latency=None,
     )
 
@@ -457,8 +460,8 @@ BEDS = (
     _mariadb("rows of 1 KiB", "5 x 205B", 400_000, (*MARIADB[:2], *MARIADB[5:11], *MARIADB_KINDS)),
     _pools("S10", "azure/S10", 1),
     _pools("Premium SSD v2", "azure/PremiumV2(64GiB, 3000 IOPS, 125 MB/s)", 2),
-    _slow("S10", "azure/Standard_D4s_v5", {"disks": "azure/S10", "caching": "None"}),
-    _slow("gp2 without credits", "aws/m5.xlarge", {"disks": "aws/gp2(100GiB)"}),
+    _slow("S10", "azure/Standard_D4s_v5", S10[1], 3),
+    _slow("gp2 without credits", *GP2, 1),
     *(
         _inserting(version, *disk, rows)
         for version in ("4.0", "5.0")
