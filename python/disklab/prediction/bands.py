@@ -139,11 +139,12 @@ def bands_of(
     nominal: Mapping[str, float],
     draws: Sequence[Mapping[str, float]],
     residuals: Mapping[str, Residual],
+    widths: Mapping[str, float] | None = None,
 ) -> Bands:
     """Return the bands of a cell's figures, as ratios of the prediction.
 
     `nominal` and `draws` are of the same fidelity and seed; those of the prediction itself may be
-    others.
+    others. `widths`: see `band`.
     """
     known = {**RESIDUALS, **residuals}
     figures, kept, moved = {}, {}, {}
@@ -157,7 +158,7 @@ def bands_of(
         common = float(np.mean(logs)) if design.ranges.any() else 0.0
         logs -= (design.signs @ (effects * design.ranges) + common) * (1 - 1 / TENTH)
         residual = known[name].within if name in known else 1.0
-        figures[name] = band(logs.tolist(), residual)
+        figures[name] = band(logs.tolist(), residual, (widths or {}).get(name, 1.0))
         moved[name] = design.signs.T @ logs / len(design)
         if name in PAIRED:
             kept[name] = [round(float(log), DIGITS) for log in logs]
@@ -227,7 +228,7 @@ def simulated_bands(  # noqa: PLR0913, PLR0917 - each says which cells, or how
     for number, cell in cells.items():
         if len(told[number]) == each:
             nominal, *draws = (told[number][draw] for draw in range(each))
-            bands = bands_of(design, nominal, draws, cell.residuals)
+            bands = bands_of(design, nominal, draws, cell.residuals, cell.widths)
             found[number] = within_offered(bands, nominal, cell.trial.spec)
     return found
 

@@ -190,6 +190,8 @@ class Abroad(Part):
     waits: Known
     residuals: dict[str, float]
     """By figure: the factor that is left where the calibration is right at home."""
+    widths: dict[str, float]
+    """By figure: how much wider a band is than the ranges and residuals make it."""
     source: str
 
 
@@ -280,6 +282,11 @@ class Uncertain:
             wider = max(within, at_home.within)
             known[name] = at_home.model_copy(update={"within": wider})
         return known
+
+    @property
+    def widths(self) -> dict[str, float]:
+        """How much wider bands are than what is known tells, as studies left out have shown."""
+        return ranges().abroad.widths if SPEEDS[False] in self.ways else {}
 
     @property
     def host(self) -> dict[str, Any]:

@@ -46,16 +46,16 @@ TENTH = 1.2816
 """Of a normal distribution: a tenth lies above the mean plus so many standard deviations."""
 
 
-def band(logs: Sequence[float], residual: float) -> Band:
+def band(logs: Sequence[float], residual: float, width: float = 1.0) -> Band:
     """Return where a figure lies over the predicted one in eight cases of ten.
 
     `logs`: of each draw's figure over the predicted one. `residual`: the factor that is left when
-    every value is right, at least 1.
+    every value is right, at least 1. `width`: how much wider the band is than these two tell.
     """
     rest = math.log(residual)
     return Band(
-        low=math.exp(-math.hypot(TENTH * _spread([-log for log in logs]), rest)),
-        high=math.exp(math.hypot(TENTH * _spread(logs), rest)),
+        low=math.exp(-width * math.hypot(TENTH * _spread([-log for log in logs]), rest)),
+        high=math.exp(width * math.hypot(TENTH * _spread(logs), rest)),
     )
 
 

@@ -148,8 +148,8 @@ OTHER_TOOLS = {
     "pgbench": (
         "pgbench has 100,000 accounts a unit of scale",
         "write sysbench: {script: tpcb, tables: 1, rows_per_table: <scale times 100,000>, threads: "
-        "<its clients>}; for -S operations: {read: 100%} and load: {threads: <its clients>}, with "
-        "dataset: {rows: <scale times 100,000>, row: 1 x 84B}",
+        "<its clients>}; for -S operations: {read: 100%}, with ranges {scan: 100%} and scan_rows, "
+        "and load: {threads: <its clients>}, dataset: {rows: <scale times 100,000>, row: 1 x 84B}",
     ),
 }
 """Load tools whose names stand where ours are expected: what they do, and what to write instead."""
