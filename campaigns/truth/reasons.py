@@ -73,6 +73,8 @@ REASONS: dict[str, str] = {
     "rows of 4,090 B: half writes": LOG_PHASE,
     "rows of 4,090 B: half writes, long": WRITES,
     "rows of 32 KiB: half writes": LOG_PHASE,
+    "Cassandra 5.0, S10: a tenth inserts": LOG_PHASE,
+    "Cassandra 5.0, S10: half inserts": LOG_PHASE,
     "rows of 16 KiB: half writes": "not known",
     "PostgreSQL, rows of 4,090 B: sequential": IN_ORDER,
     "PostgreSQL, rows of 1 KiB: sequential": IN_ORDER,
