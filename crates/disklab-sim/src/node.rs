@@ -39,4 +39,11 @@ impl Node {
             self.machine.cores.pause(now, span);
         }
     }
+
+    /// Comes to a safepoint, if one is due for which a thread does not stop.
+    pub fn reach_safepoint(&mut self, now: u64) {
+        if let Some(span) = self.pauses.safepoint(now) {
+            self.machine.cores.pause(now, span);
+        }
+    }
 }

@@ -439,6 +439,11 @@ impl Storage {
         }
     }
 
+    /// Whether that is the volume with the table.
+    pub fn is_of_tables(&self, volume: u32) -> bool {
+        VolumeId(volume) == self.data
+    }
+
     /// Breaks the volume with the table, or another one, or mends it, as an event of a timetable does.
     pub fn break_data(&mut self, now: u64, event: &Event, ios: &mut PendingIos) {
         ios.note(self.number);

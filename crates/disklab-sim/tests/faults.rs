@@ -624,3 +624,78 @@ fn cells_that_go_on_from_one_warm_up_answer_as_they_do_alone() {
     let refusal = disklab_sim::simulate_all(&together).expect_err("other rows");
     assert!(refusal.to_string().contains("then.from_warm"), "{refusal}");
 }
+
+/// 300 even operations a second for 60 s, half of them reads, of three nodes with three copies at a quorum; node 1's volume
+/// serves nothing from 5 to 35 s.
+fn stalling(access: Access) -> Job {
+    let mut job = job(3, 3, 60);
+    let database = database(&mut job);
+    database.database.access = access;
+    database.database.consistency = Consistency::Quorum;
+    database.database.speculative_percentile = 99;
+    database.workload.read_ppm = 500_000;
+    database.workload.load = open(300_000, Arrivals::Even, 1 << 20);
+    let faults = faults(&mut job);
+    faults.events = vec![at(5, What::Stall), at(35, What::Mend)];
+    faults.detect_ns = 19 * SECOND;
+    job
+}
+
+/// Operations a second that succeed from one second to another.
+fn rate(told: &FaultReport, from: usize, to: usize) -> f64 {
+    let completed = &told.course.completed[from..to];
+    completed.iter().sum::<u64>() as f64 / (to - from) as f64
+}
+
+#[test]
+fn a_node_whose_mapped_pages_do_not_come_answers_none_of_its_clients() {
+    let told = run(&stalling(Access::Mmap));
+    close(rate(&told, 0, 5), 300.0, 0.02);
+    close(rate(&told, 15, 35), 200.0, 0.02);
+    // From the safepoint within a second on, until 12 s before it goes on: what came later is answered then.
+    near(
+        told.failed_operations as f64,
+        100.0 * (30.0 - 12.0 - 1.0),
+        50.0,
+    );
+    close(
+        rate(&told, 34, 37),
+        (2.0 * 300.0 + 200.0 + 100.0 * 12.0) / 3.0,
+        0.1,
+    );
+    close(rate(&told, 40, 59), 300.0, 0.02);
+    assert_eq!(told.unavailable, 0);
+    // The others call it down in the end: then writes leave hints from the start.
+    assert!(told.hint_bytes > 0, "{told:?}");
+}
+
+#[test]
+fn a_node_that_reads_by_calls_goes_on_while_its_volume_stalls() {
+    for (job, is_index_read) in [
+        (stalling(Access::Standard), true),
+        (stalling(Access::MmapIndexOnly), false),
+    ] {
+        let mut job = job;
+        // Where the index is mapped and in memory, nobody waits for a page of it.
+        job.ablate = if is_index_read {
+            vec![]
+        } else {
+            vec![Mechanism::IndexPages]
+        };
+        let told = run(&job);
+        assert!(rate(&told, 15, 35) > 290.0, "{told:?}");
+    }
+    let mut off = stalling(Access::Mmap);
+    off.ablate = vec![Mechanism::Pauses];
+    let (off, standard) = (run(&off), run(&stalling(Access::Standard)));
+    close(rate(&off, 15, 35), rate(&standard, 15, 35), 0.02);
+}
+
+#[test]
+fn threads_of_a_closed_loop_end_up_at_the_node_that_stands_still() {
+    let mut job = stalling(Access::Mmap);
+    database(&mut job).workload.load = Load::Closed { threads: 16 };
+    let told = run(&job);
+    assert!(rate(&told, 10, 16) < 0.02 * rate(&told, 0, 5), "{told:?}");
+    assert!(rate(&told, 40, 59) > 0.9 * rate(&told, 0, 5), "{told:?}");
+}

@@ -42,6 +42,7 @@ mod rebuild;
 mod request;
 mod rules;
 mod scaling;
+mod standstill;
 mod way;
 mod ways;
 
@@ -303,7 +304,7 @@ impl Cassandra {
     fn coordinate(&mut self, now: u64, number: u32) {
         let operation = self.operations[number];
         let at = usize::from(operation.coordinator);
-        if self.is_untaken(now, number, at) {
+        if self.is_untaken(now, number, at) || self.is_left_waiting(now, number, at) {
             return;
         }
         self.nodes[at].take_request(now, self.rules.garbage_of(&operation));
@@ -478,7 +479,7 @@ impl Cassandra {
     /// A request comes to its replica and wants a slot.
     fn enter(&mut self, now: u64, number: u32) {
         let index = usize::from(self.requests[number].node);
-        if self.is_away(index) || self.is_swallowed(now, number) {
+        if self.is_away(index) || self.is_swallowed(now, number) || self.is_dropped(now, number) {
             return self.lose(number);
         }
         let request = &mut self.requests[number];
@@ -494,6 +495,8 @@ impl Cassandra {
         };
         if slots.enter(now, number) {
             self.begin_work(now, number);
+        } else {
+            self.waits(now, number, None);
         }
     }
 
@@ -521,6 +524,7 @@ impl Cassandra {
                 self.finish(now, number);
             }
             Kind::Read => {
+                self.may_miss(now, number);
                 let storage = &self.nodes[usize::from(request.node)].machine.storage;
                 let entry = &mut self.requests[number];
                 if self.rules.reads_index {
@@ -556,7 +560,8 @@ impl Cassandra {
                         request.next = std::mem::replace(waiter, number);
                     }
                     request.since = now;
-                    return;
+                    let file = request.file;
+                    return self.waits(now, number, Some(file));
                 }
             }
         }
@@ -695,6 +700,9 @@ impl Cassandra {
             let ends = (self.seat(at), client);
             let overhead_ns = self.rules.parameters.overhead_ns;
             let back = self.arrives(left, way, ends, bytes, Traffic::Messages) + overhead_ns;
+            if self.comes_too_late(now, number, back) {
+                return;
+            }
             let ends = Ends {
                 intended: begins.since,
                 issued: begins.issued,

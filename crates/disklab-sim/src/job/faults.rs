@@ -16,6 +16,8 @@ pub struct Faults {
     pub detect_ns: u64,
     /// Until clients notice that a node's machine has vanished, which closes no connection.
     pub notice_ns: u64,
+    /// Until a client gives up an operation whose coordinator says nothing.
+    pub timeout_ns: u64,
     /// `read_request_timeout`.
     pub read_timeout_ns: u64,
     /// `write_request_timeout`.

@@ -28,7 +28,7 @@ pub fn job(nodes: u32, copies: u32, seconds: u64) -> Job {
     };
     database.faults = json(json!({
         "events": [at(1, What::Lose), at(2, What::Replace)], "interval_ns": SECOND, "detect_ns": 0,
-        "notice_ns": 0, "read_timeout_ns": 5 * SECOND, "write_timeout_ns": 2 * SECOND,
+        "notice_ns": 0, "timeout_ns": 12 * SECOND, "read_timeout_ns": 5 * SECOND, "write_timeout_ns": 2 * SECOND,
         "start_ns": 0, "join_ns": 0, "stream_bytes_per_s": 0,
     }));
     job

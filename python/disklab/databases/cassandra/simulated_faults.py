@@ -111,6 +111,7 @@ def faults_job(
         "interval_ns": round(INTERVAL_S * NS_PER_S),
         "detect_ns": round(phi / PHI_PER_MEAN * delays.gossip_s * NS_PER_S),
         "notice_ns": round(delays.notice_s * NS_PER_S),
+        "timeout_ns": round(CLIENT_TIMEOUT_S * NS_PER_S),
         **own,
         "validate_thread_bytes_per_s": VALIDATE_BYTES_PER_S,
         "start_ns": round(delays.start_s * NS_PER_S),

@@ -70,7 +70,7 @@ impl Cassandra {
                 ios: pages.read_ios,
                 bytes: pages.read_bytes,
             });
-            tally.paused(node.pauses.total_ns());
+            tally.paused(node.pauses.total_ns(now));
         }
         tally.report(recorder.operations(), recorder.disk_waits(), &mut report);
         report.faults = faults;

@@ -69,6 +69,10 @@ pub struct Seen {
     pub owes_ns: u64,
     /// The host that it moves to when it has ended.
     pub moves_to: Option<u8>,
+    /// When the volume with its tables serves again.
+    pub stalled_until: u64,
+    /// Whether the others miss what it says, because its process stands still.
+    pub is_held: bool,
 }
 
 /// An event whose time has come.
@@ -107,14 +111,18 @@ pub struct Broken {
     pub first_rates: Vec<Option<u64>>,
     /// Nodes that are repaired, with their steps.
     pub repairs: Vec<(usize, usize)>,
-    /// When operations expire: reads, writes, those sent to a machine that had vanished.
-    pub due: [VecDeque<(u64, u32, u32)>; 3],
+    /// When operations expire: reads, writes, those sent to a machine that had vanished, those of a coordinator that stands
+    /// still.
+    pub due: [VecDeque<(u64, u32, u32)>; 4],
     pub rebuilds: Rebuilds,
     pub hint_bytes: u64,
 }
 
 /// Deadlines of operations that no coordinator took.
 pub const UNTAKEN: usize = 2;
+
+/// Deadlines of operations that their clients give up.
+pub const GIVEN_UP: usize = 3;
 
 impl Broken {
     /// A cluster of so many nodes, those without a seat included, whose run begins to be measured at `from`.
@@ -129,6 +137,8 @@ impl Broken {
             gives_back: 0,
             owes_ns: 0,
             moves_to: None,
+            stalled_until: 0,
+            is_held: false,
         };
         let outside = Seen {
             phase: Phase::Outside,
@@ -171,7 +181,10 @@ impl Broken {
         let is_settled = |phase| matches!(phase, Phase::Up | Phase::Outside);
         !self.repairs.is_empty()
             || self.links.as_ref().is_some_and(Links::any)
-            || self.seen.iter().any(|seen| !is_settled(seen.phase))
+            || self
+                .seen
+                .iter()
+                .any(|seen| seen.is_held || !is_settled(seen.phase))
     }
 
     pub fn step(&mut self, now: u64, what: What, node: usize, ended: Option<u64>) -> usize {
@@ -232,6 +245,17 @@ impl Broken {
     /// Whether a node takes another for away because no way leads there.
     pub fn are_apart(&self, now: u64, one: usize, other: usize) -> bool {
         self.links.is_some() && self.apart[one * self.seen.len() + other] <= now
+    }
+
+    /// When a volume that serves nothing from an event on is well again; a day later, if never.
+    pub fn serves_again(&self, now: u64, stall: &JobEvent) -> u64 {
+        const DAY_NS: u64 = 86_400_000_000_000;
+        let mut later = self.job.events[self.next..].iter();
+        let ends = later.find(|event| {
+            let is_same = (event.node, event.volume) == (stall.node, stall.volume);
+            is_same && matches!(event.what, What::Mend | What::Slow)
+        });
+        ends.map_or(now + DAY_NS, |event| self.story.from + event.at_ns)
     }
 
     /// The node that an event is about.

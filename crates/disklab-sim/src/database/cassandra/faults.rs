@@ -191,6 +191,7 @@ impl Cassandra {
         self.note_silence(now);
         self.tell_rebuilds(now, false);
         for node in 0..self.nodes.len() {
+            self.look_at_standstill(now, node);
             self.advance_node(now, node);
         }
         self.end_repairs(now);
@@ -226,14 +227,19 @@ impl Cassandra {
 
     /// Ends the operations whose time is over.
     fn expire(&mut self, now: u64) {
-        for line in 0..3 {
+        for line in 0..4 {
             while let Some(broken) = &mut self.broken
                 && let Some(&(at, number, serial)) = broken.due[line].front()
                 && at <= now
             {
                 broken.due[line].pop_front();
                 let operation = self.operations[number];
-                if operation.serial == serial && operation.needed > 0 && operation.holds > 0 {
+                if operation.serial != serial || operation.needed == 0 || operation.holds == 0 {
+                    continue;
+                }
+                if line < UNTAKEN && self.stands_still(now, usize::from(operation.coordinator)) {
+                    self.gives_up(number);
+                } else {
                     self.fail(now, number);
                 }
             }
@@ -292,10 +298,17 @@ impl Cassandra {
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
-                self.nodes[node]
-                    .machine
-                    .storage
-                    .break_data(now, &event, &mut self.course.ios);
+                let storage = &mut self.nodes[node].machine.storage;
+                if event
+                    .volume
+                    .is_none_or(|volume| storage.is_of_tables(volume))
+                {
+                    broken.seen[node].stalled_until = match what {
+                        What::Stall => broken.serves_again(now, &event),
+                        _ => 0,
+                    };
+                }
+                storage.break_data(now, &event, &mut self.course.ios);
             }
             What::Credits => {
                 broken.step(now, what, node, Some(now));

@@ -162,6 +162,14 @@ impl Cassandra {
         if request.local || !self.is_way_cut(usize::from(coordinator), usize::from(request.node)) {
             return false;
         }
+        self.miss(now, number);
+        true
+    }
+
+    /// A request that nobody answers: the coordinator learns so from its time-out.
+    pub(super) fn miss(&mut self, now: u64, number: u32) {
+        let request = self.requests[number];
+        let coordinator = self.operations[request.operation].coordinator;
         let row_bytes = self.rules.row_bytes;
         if let Some(broken) = &mut self.broken {
             match request.kind {
@@ -173,7 +181,6 @@ impl Cassandra {
                 Kind::Write => broken.hint_bytes += row_bytes,
             }
         }
-        true
     }
 
     /// Tells coordinators of the reads that nobody answered in time.
