@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from disklab.catalog import load_catalog
 from disklab.catalog.weather import Weather, weather_of
+from disklab.prediction.outages import at_least
 from disklab.prediction.weather import (
-    MINUTES_PER_MONTH,
     MINUTES_PER_YEAR,
     SHARINGS,
     Absence,
@@ -19,13 +19,13 @@ from disklab.prediction.weather import (
     Sharing,
     State,
     Year,
-    any_in_trouble,
     depths_of,
     drawn_states,
     drawn_year,
-    slow_copies_ratio,
+    shares_of,
     with_absences,
 )
+from disklab.results.weather import MINUTES_PER_MONTH
 
 CALM = {
     "stalls_per_year": 0.0,
@@ -39,6 +39,29 @@ FEWER = 60
 
 def weather(disk: str = "aws/gp3", /, **values: float) -> Weather:
     return weather_of(load_catalog(), disk, disk.partition("/")[0]).with_value(**values)
+
+
+def any_in_trouble(weather: Weather, volumes: int, level: float) -> float:
+    """Return the share of the time in which some of these volumes delivers less than a level.
+
+    Volumes are independent, as they are in the arithmetic of those who have many.
+    """
+    least, most = weather["level_least"], weather["level_most"]
+    below = min((level - least) / (most - least), 1.0) if most > least else least < level
+    each = weather["slow_ratio"] * max(below, 0.0)
+    return -math.expm1(volumes * math.log1p(-each))
+
+
+def slow_copies_ratio(weather: Weather, copies: int, needed: int, sharing: Sharing) -> float:
+    """Return the share of the time in which fewer than `needed` copies of a row are well.
+
+    In closed form, for copies on one disk each in one zone: independent events, and those of the
+    zone, which hit each copy by itself.
+    """
+    own, zone, hit = shares_of(weather, sharing)
+    fatal = copies - needed + 1
+    calm = at_least([own] * copies, fatal)
+    return (1 - zone) * calm + zone * at_least([1 - (1 - own) * (1 - hit)] * copies, fatal)
 
 
 def slow_minutes(fleet: Fleet, sharing: Sharing, seed: int, least: int) -> int:

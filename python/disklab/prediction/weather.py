@@ -21,12 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disklab.catalog.weather import HALF, Weather, level_spans
-from disklab.prediction.outages import at_least
 
 DAYS = 365
 MINUTES_PER_DAY = 24 * 60
 MINUTES_PER_YEAR = DAYS * MINUTES_PER_DAY
-MINUTES_PER_MONTH = MINUTES_PER_YEAR / 12
 LEAST_MIN = 1.0
 """An event that is shorter spoils the p99 of its minute: more than 1 % of it."""
 
@@ -111,29 +109,6 @@ def depths_of(weather: Weather) -> list[Depth]:
     ]
 
 
-def any_in_trouble(weather: Weather, volumes: int, level: float) -> float:
-    """Return the share of the time in which some of these volumes delivers less than a level.
-
-    Volumes are independent, as they are in the arithmetic of those who have many.
-    """
-    least, most = weather["level_least"], weather["level_most"]
-    below = min((level - least) / (most - least), 1.0) if most > least else least < level
-    each = weather["slow_ratio"] * max(below, 0.0)
-    return -math.expm1(volumes * math.log1p(-each))
-
-
-def slow_copies_ratio(weather: Weather, copies: int, needed: int, sharing: Sharing) -> float:
-    """Return the share of the time in which fewer than `needed` copies of a row are well.
-
-    In closed form, for copies on one disk each in one zone: independent events, and those of the
-    zone, which hit each copy by itself.
-    """
-    own, zone, hit = shares_of(weather, sharing)
-    fatal = copies - needed + 1
-    calm = at_least([own] * copies, fatal)
-    return (1 - zone) * calm + zone * at_least([1 - (1 - own) * (1 - hit)] * copies, fatal)
-
-
 def shares_of(weather: Weather, sharing: Sharing) -> tuple[float, float, float]:
     """Return the share of time that a volume is slow by itself, that its zone is, and who is hit.
 
@@ -187,13 +162,17 @@ CODES = {kind: code for code, kind in enumerate(KINDS)}
 """Of each kind: how minutes of a year have it."""
 
 
+Counts = dict[Kind, int]
+"""Minutes of a year, by kind."""
+
+
 @dataclass(frozen=True)
 class Year:
     """The weather of each minute of a drawn year."""
 
     codes: Minutes
 
-    def minutes(self) -> dict[Kind, int]:
+    def minutes(self) -> Counts:
         """Return how many minutes each kind has."""
         counts = np.bincount(self.codes)
         return {KINDS[code]: count for code, count in enumerate(counts.tolist()) if count}
@@ -236,6 +215,16 @@ def with_absences(year: Year, fleet: Fleet, absences: Sequence[Absence], seed: i
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             codes[begin:end] = code
     return Year(codes)
+
+
+def absent_minutes(fleet: Fleet, absences: Sequence[Absence], seed: int) -> Counts:
+    """Return the minutes of a drawn year in which some node is away, by kind."""
+    found: Counts = {}
+    stream = np.random.default_rng([seed, len(SHARINGS)])
+    for node, state, begins, ends in _absent_spells(fleet, absences, stream):
+        kind = Kind(NAMES[state], first=node == 0)
+        found[kind] = found.get(kind, 0) + int((ends - begins).sum())
+    return found
 
 
 def drawn_states(fleet: Fleet, sharing: Sharing, seed: int) -> Minutes:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from disklab.catalog import Catalog
 from disklab.catalog.profile import Distribution, quantile_ns
@@ -25,34 +24,39 @@ from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, need
 from disklab.prediction.weather import (
     CODES,
     LEAST_MIN,
-    MINUTES_PER_MONTH,
     SHARINGS,
     WELL,
     Absence,
+    Counts,
     Fleet,
     Kind,
     Sharing,
     State,
     What,
     Year,
-    any_in_trouble,
+    absent_minutes,
     depths_of,
     drawn_year,
-    slow_copies_ratio,
     with_absences,
     with_logs,
 )
 from disklab.results import Yearly
 from disklab.results.required import SUSTAINED
-from disklab.results.weather import Minutes, WeatherKind, WeatherYear
+from disklab.results.weather import (
+    MINUTES_PER_MONTH,
+    MONTHS,
+    Minutes,
+    WeatherKind,
+    WeatherYear,
+)
 from disklab.spec import ClusterTrial, TimedEvent, Trial
 from disklab.spec.timetable import Failures, nodes_of_zone
 from disklab.spec.timetable_checks import lost_with_vm
 
 Job = dict[str, Any]
 
-YEARS = 12
-"""Drawn for each share of zones."""
+YEARS = 100
+"""Drawn for each share of zones: tenths of them are ten."""
 LOGS = 1_000_000
 """Between the seeds of a year's volumes with data and those of its logs."""
 FIRST_S, MOST_S, STALLED_S = 1.0, 20.0, 7.0
@@ -108,6 +112,12 @@ class Case:
     """Of the log's own volume; None: it has none."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether its load has a rate of its own, and its clients do not wait."""
+        load = self.spec.workload.load
+        return load is not None and load.rate_per_s is not None
+
+    @property
     def fleet(self) -> Fleet:
         """The volumes."""
         cluster = self.spec.cluster
@@ -154,9 +164,9 @@ class Case:
             return WELL
         return kind if self.breaking.first else replace(kind, first=True)
 
-    def kinds(self, years: Iterable[Year]) -> set[Kind]:
+    def kinds(self, years: Iterable[Counts]) -> set[Kind]:
         """Return what is simulated for these years."""
-        found = {self.canonical(kind) for year in years for kind in year.minutes()}
+        found = {self.canonical(kind) for year in years for kind in year}
         return found | {WELL, *_absent_minutes(self)}
 
     def in_words(self, kind: Kind) -> str:
@@ -249,52 +259,52 @@ def case_of(trial: Trial, job: Job, catalog: Catalog, costs: Yearly | None) -> C
     )
 
 
-Drawn = dict[Sharing, list[Year]]
-
-
 class Draws:
-    """Drawn years; the volumes of equal fleets are drawn once."""
+    """Drawn years; those of equal fleets are drawn once."""
 
-    def __init__(self, seed: int, years: int = YEARS) -> None:
-        """Draw so many years, of the seed and those behind it."""
-        self.seed, self.years = seed, years
-        self._known: dict[tuple[object, ...], Year] = {}
+    def __init__(self, seed: int) -> None:
+        """Draw years of the seed and those behind it."""
+        self.seed = seed
+        self._known: dict[object, list[Counts]] = {}
 
-    def of(self, case: Case, sharings: Sequence[Sharing] = SHARINGS) -> Drawn:
-        """Return the years of a case's volumes."""
+    def year(self, case: Case, sharing: Sharing = "assumed", number: int = 0) -> Year:
+        """Return a year of a case's volumes."""
+        seed, logs = self.seed + number, case.logs
+        year = drawn_year(case.fleet, sharing, seed)
+        return year if logs is None else with_logs(year, drawn_year(logs, sharing, seed + LOGS))
 
-        def of_fleet(fleet: Fleet, sharing: Sharing, seed: int) -> Year:
-            key = (*fleet.key, sharing, seed)
-            if key not in self._known:
-                self._known[key] = drawn_year(fleet, sharing, seed)
-            return self._known[key]
+    def of(self, case: Case, sharing: Sharing = "assumed", years: int = YEARS) -> list[Counts]:
+        """Return the minutes of so many years."""
+        key = case.fleet.key, case.logs and case.logs.key, sharing
+        known = self._known.setdefault(key, [])
+        missing = range(len(known), years)
+        known += [self.year(case, sharing, number).minutes() for number in missing]
+        return known[:years]
 
-        def year(sharing: Sharing, seed: int) -> Year:
-            drawn, logs = of_fleet(case.fleet, sharing, seed), case.logs
-            if logs is None:
-                return drawn
-            return with_logs(drawn, of_fleet(logs, sharing, seed + LOGS))
-
-        seeds = range(self.seed, self.seed + self.years)
-        return {sharing: [year(sharing, seed) for seed in seeds] for sharing in sharings}
-
-    def minutes(self, case: Case) -> dict[Kind, float]:
+    def minutes(self, case: Case, years: int) -> dict[Kind, float]:
         """Return the minutes a month of each kind, with the share of zones that is assumed."""
-        return minutes_of(case, self.of(case, ("assumed",))["assumed"])
+        return minutes_of(case, self.of(case, years=years))
 
 
 class Judge:
     """Holds the simulation of each kind of weather against the promise of a case."""
 
     def __init__(
-        self, case: Case, answers: Mapping[Kind, Job], like: WeatherYear | None = None
+        self, case: Case, answers: Mapping[Kind, Job], before: Judge | None = None
     ) -> None:
         """Take the answers of the simulator, that of a quiet hour among them.
 
-        `like`: whose unstated promise counts, of the system before a change.
+        `before`: of the system before a change, whose unstated promise counts. Clients of a closed
+        loop wait, so a change moves the quiet hour itself: there a minute has to be bad by both.
         """
         self._case, self._answers, self.kinds = case, answers, answers.keys()
-        self.quiet = answers[WELL]
+        self.quiet_ms = answers[WELL]["latency_ms"]["p99"]
+        self.quiet_rate = answers[WELL]["ops_per_s"]
+        if before is not None and case.is_open:
+            self.quiet_ms = before.quiet_ms
+        elif before is not None:
+            self.quiet_ms = max(self.quiet_ms, before.quiet_ms)
+            self.quiet_rate = min(self.quiet_rate, before.quiet_rate)
         asked = case.spec.require.latencies() if case.spec.require is not None else {}
         self.bounds = {
             (operation, name): bound
@@ -303,8 +313,7 @@ class Judge:
         }
         self.stated = bool(self.bounds)
         if not self.stated:
-            quiet_ms = self.quiet["latency_ms"]["p99"] if like is None else like.quiet_p99_ms
-            self.bounds = {("all", "p99"): UNSTATED * quiet_ms}
+            self.bounds = {("all", "p99"): UNSTATED * self.quiet_ms}
 
     def promise(self) -> str:
         """Return it in words."""
@@ -339,12 +348,10 @@ class Judge:
 
     def _missed(self, answer: Job) -> Iterator[str]:
         failed = failed_per_s(answer)
-        rate, quiet = answer["ops_per_s"], self.quiet["ops_per_s"]
+        rate, quiet = answer["ops_per_s"], self.quiet_rate
         if failed > FAILED_RATIO * (rate + failed):
             yield f"{failed / (rate + failed):.0%} of the operations fail"
-        load = self._case.spec.workload.load
-        is_open = load is not None and load.rate_per_s is not None
-        least = (SUSTAINED if is_open else HALF) * quiet
+        least = (SUSTAINED if self._case.is_open else HALF) * quiet
         # Of operations that never end there is no latency.
         if rate < least:
             yield f"{rate / quiet:.0%} of the rate"
@@ -426,35 +433,32 @@ def _from_warm(jobs: Sequence[Job]) -> Iterator[Job]:
             yield first | {"then": then}
 
 
-def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
+def year_of(case: Case, draws: Draws, judge: Judge) -> WeatherYear:
     """Return what drawn years cost a case, by the judgement of each kind of weather."""
-    middle = drawn["assumed"]
+    middle = draws.of(case)
     totals = minutes_of(case, middle)
     kinds = {kind: judge.of(kind, totals.get(kind, 0.0)) for kind in judge.kinds}
     above = {kind for kind, verdict in kinds.items() if verdict.above}
-    spans = {sharing: minutes_above(case, years, above) for sharing, years in drawn.items()}
-    spec, weather = case.spec, case.weather
+    spans = {
+        sharing: minutes_above(case, draws.of(case, sharing), above, draws.seed)
+        for sharing in SHARINGS
+    }
+    spec, seed = case.spec, draws.seed
     copies, zones = spec.copies, spec.cluster.zones
     needed = needed_of(spec.database.consistency, copies)
     exact = expected(System(spec.cluster.nodes, zones, copies, needed, (*_outages(case),)))
-    volumes = spec.cluster.nodes * case.fleet.disks
-    first = with_absences(middle[0], case.fleet, case.absences(), seed)
+    first = with_absences(draws.year(case), case.fleet, case.absences(), seed)
     missed = [kind for kind in first.minutes() if case.canonical(kind) in above]
     return WeatherYear(
-        disk=weather.name,
+        disk=case.weather.name,
         promise=judge.promise(),
         asked_ratio=spec.require.of_time_ratio if spec.require is not None else None,
         stated=judge.stated,
-        quiet_p99_ms=judge.quiet["latency_ms"]["p99"],
+        quiet_p99_ms=judge.quiet_ms,
         above=spans["assumed"],
         above_alone=spans["none"],
         above_together=spans["all"],
-        kept_ratio=kept_ratio(spans["assumed"]),
-        kept_alone_ratio=kept_ratio(spans["none"]),
-        kept_together_ratio=kept_ratio(spans["all"]),
-        slow_quorum_min_per_month=MINUTES_PER_MONTH
-        * slow_copies_ratio(weather, copies, needed, "assumed"),
-        any_slow_ratio=any_in_trouble(weather, volumes, HALF),
+        kept_ratio=spans["assumed"].kept_ratio,
         unserved_min_per_month=exact.unavailable_min / MONTHS,
         failed_per_year=sum(
             kind.minutes_per_month * MONTHS * SECONDS * (kind.failed_per_s or 0.0)
@@ -468,14 +472,14 @@ def year_of(case: Case, drawn: Drawn, judge: Judge, seed: int) -> WeatherYear:
     )
 
 
-def minutes_of(case: Case, years: Sequence[Year]) -> dict[Kind, float]:
+def minutes_of(case: Case, years: Sequence[Counts]) -> dict[Kind, float]:
     """Return the minutes a month of each kind that is simulated.
 
     Volumes' are those of the drawn years; nodes are away so seldom that they have their mean.
     """
     totals: dict[Kind, float] = {WELL: MINUTES_PER_MONTH}
     for year in years:
-        for kind, count in year.minutes().items():
+        for kind, count in year.items():
             known = case.canonical(kind)
             if known != WELL:
                 totals[known] = totals.get(known, 0.0) + count / len(years) / MONTHS
@@ -502,26 +506,22 @@ def _absent_minutes(case: Case) -> dict[Kind, float]:
     return {kind: minutes for kind, minutes in found.items() if minutes}
 
 
-MONTHS, SECONDS = 12, 60
+SECONDS = 60
 
 
-def kept_ratio(above: Minutes) -> float:
-    """Return the share of all minutes that keep the promise."""
-    return 1 - above.mean / MINUTES_PER_MONTH
-
-
-def minutes_above(case: Case, years: Sequence[Year], above: set[Kind]) -> Minutes:
-    """Return the minutes a month that miss the promise: their mean, and a band of single years."""
-    totals = minutes_of(case, years)
-    absences, fleet = case.absences(), case.fleet
+def minutes_above(case: Case, years: Sequence[Counts], above: set[Kind], seed: int) -> Minutes:
+    """Return the minutes a month that miss the promise: their mean, and that of extreme years."""
+    absences, tenth = case.absences(), max(len(years) // 10, 1)
     each = []
     for number, year in enumerate(years):
-        counts = with_absences(year, fleet, absences, number).minutes()
-        missed = (count for kind, count in counts.items() if case.canonical(kind) in above)
-        each.append(sum(missed) / MONTHS)
-    mean = sum(minutes for kind, minutes in totals.items() if kind in above)
-    low, high = np.quantile(each, (0.1, 0.9)).tolist()
-    return Minutes(mean=mean, low=low, high=high)
+        absent = absent_minutes(case.fleet, absences, seed + number)
+        counts = (*year.items(), *absent.items())
+        each.append(sum(count for kind, count in counts if case.canonical(kind) in above) / MONTHS)
+    each.sort()
+    mean = sum(minutes for kind, minutes in minutes_of(case, years).items() if kind in above)
+    # Nodes are away in the mean as often as they should, and in drawn years as it happens.
+    low, high = fmean(each[:tenth]), fmean(each[-tenth:])
+    return Minutes(mean=mean, low=min(low, mean), high=max(high, mean))
 
 
 def _outages(case: Case) -> Iterator[Outage]:

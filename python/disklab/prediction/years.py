@@ -12,7 +12,7 @@ from disklab.catalog.weather import in_words
 from disklab.engine.process import Workers
 from disklab.errors import UserError
 from disklab.prediction.cells import breaking_of
-from disklab.prediction.weather import MINUTES_PER_MONTH, WELL, Kind
+from disklab.prediction.weather import SHARINGS, WELL, Kind
 from disklab.prediction.year import (
     Case,
     Draws,
@@ -23,7 +23,7 @@ from disklab.prediction.year import (
     year_of,
 )
 from disklab.results import Yearly
-from disklab.results.weather import BoughtBack, Turn, WeatherYear
+from disklab.results.weather import MINUTES_PER_MONTH, BoughtBack, Turn, WeatherYear
 from disklab.spec import ClusterTrial, Trial
 from disklab.spec.amounts import only
 from disklab.spec.timetable import OtherHost, cluster_on
@@ -56,28 +56,27 @@ def weather_years(
         for index, (trial, job) in runnable.items()
         if (case := case_of(trial, job, catalog, costs.get(index))) is not None
     }
-    drawn = {index: draws.of(case) for index, case in cases.items()}
     asked = {
-        index: (case, case.kinds(year for years in drawn[index].values() for year in years))
+        index: (case, case.kinds(year for of in SHARINGS for year in draws.of(case, of)))
         for index, case in cases.items()
     }
     answers = simulated(asked, seed, tools.workers)
-    found = {}
+    found, judges = {}, {}
     for index, case in cases.items():
         if answers[index].get(WELL, {}).get("event") == "cell":
-            judge = Judge(case, answers[index])
-            year = year_of(case, drawn[index], judge, seed)
-            found[index] = year.model_copy(update={"turns": list(_turns(case, judge, seed))})
+            judges[index] = judge = Judge(case, answers[index])
+            turns = [*_turns(case, judge, draws)]
+            found[index] = year_of(case, draws, judge).model_copy(update={"turns": turns})
     troubled = [index for index, year in found.items() if year.above.mean][:MOST_CHANGED]
     for index in troubled:
-        back = bought_back(runnable[index][0], cases[index], found[index], tools)
+        back = bought_back(runnable[index][0], cases[index], judges[index], tools, draws)
         found[index] = found[index].model_copy(update={"back": back})
     return found
 
 
 MOST_CHANGED = 2
 """Cells for which changes are tried, the first that miss: each change is a year of its own."""
-FEWER_YEARS = 4
+FEWER_YEARS = 20
 """Drawn for a change, or for another number."""
 SELDOM_MIN = 0.5
 """Kinds with fewer minutes a month are left out where only a difference is asked for."""
@@ -130,10 +129,11 @@ def _on(trial: Trial, disks: DiskExpression) -> Trial:
     return _with(trial, cluster=cluster_on(cluster, OtherHost(disks=str(disks))))
 
 
-def bought_back(trial: Trial, case: Case, year: WeatherYear, tools: Tools) -> list[BoughtBack]:
+def bought_back(
+    trial: Trial, case: Case, before: Judge, tools: Tools, draws: Draws
+) -> list[BoughtBack]:
     """Return what each change would spare; what cannot be had is left out."""
-    draws = Draws(tools.seed, FEWER_YEARS)
-    missed = {kind.what for kind in year.kinds if kind.above}
+    missed = {case.in_words(kind) for kind in before.kinds if before.of(kind).above}
     changes: list[tuple[str, Case, dict[Kind, float]]] = []
     for name, changed in changed_trials(trial, tools.catalog):
         try:
@@ -142,26 +142,27 @@ def bought_back(trial: Trial, case: Case, year: WeatherYear, tools: Tools) -> li
             job = None
         other = None if job is None else case_of(changed, job, tools.catalog, case.costs)
         if other is not None:
-            changes.append((name, other, _often(other, draws.minutes(other), missed)))
+            changes.append((name, other, _often(other, draws.minutes(other, FEWER_YEARS), missed)))
     answers = simulated(
         {number: (other, often) for number, (_, other, often) in enumerate(changes)},
         tools.seed,
         tools.workers,
     )
-    price, now = tools.price_of(case.spec), _often(case, draws.minutes(case), missed)
-    before = sum(minutes for kind, minutes in now.items() if case.in_words(kind) in missed)
+    price = tools.price_of(case.spec)
+    now = _often(case, draws.minutes(case, FEWER_YEARS), missed)
+    lost = sum(minutes for kind, minutes in now.items() if case.in_words(kind) in missed)
     found = []
     for number, (name, other, often) in enumerate(changes):
         if WELL not in answers[number]:
             continue
-        judge = Judge(other, answers[number], year if not year.stated else None)
+        judge = Judge(other, answers[number], before)
         after = sum(minutes for kind, minutes in often.items() if judge.of(kind).above)
         then = tools.price_of(other.spec)
         found.append(
             BoughtBack(
                 change=name,
                 minutes_per_month=after,
-                saved_min=before - after,
+                saved_min=lost - after,
                 usd_per_month=None if price is None or then is None else round(then - price, 2),
             )
         )
@@ -197,19 +198,18 @@ TURNING = (
 """Numbers of the weather that move minutes without another simulation."""
 
 
-def _turns(case: Case, judge: Judge, seed: int) -> Iterator[Turn]:
+def _turns(case: Case, judge: Judge, draws: Draws) -> Iterator[Turn]:
     """Yield what each number would make of a promise for a share of time, at both of its ends."""
     require = case.spec.require
     ratio = require.of_time_ratio if require is not None else None
     if ratio is None:
         return
-    draws = Draws(seed, FEWER_YEARS)
     for name in TURNING:
         odds = case.weather.odds[name]
         ends = []
         for end in odds.ends if odds.ends[0] < odds.ends[1] else ():
             other = replace(case, weather=case.weather.with_value(**{name: end}))
-            each = draws.minutes(other).items()
+            each = draws.minutes(other, FEWER_YEARS).items()
             missed = sum(minutes for kind, minutes in each if judge.of(kind).above)
             ends.append(max(1 - missed / MINUTES_PER_MONTH, 0.0))
         if ends:

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from disklab.results.figures import Amount, Count, Number, Record
 
-DAYS = 365
-MONTHS = 12
+DAYS, MONTHS = 365, 12
+MINUTES_PER_MONTH = DAYS * 24 * 60 / MONTHS
 
 
 class Minutes(Record):
@@ -17,9 +17,14 @@ class Minutes(Record):
 
     mean: Amount
     low: Amount
-    """One year of ten has fewer,"""
+    """The mean of the best tenth of the years,"""
     high: Amount
-    """and one of ten more."""
+    """and of the worst: what is rare and long makes few years far worse than most."""
+
+    @property
+    def kept_ratio(self) -> float:
+        """The share of all minutes that keep the promise."""
+        return 1 - self.mean / MINUTES_PER_MONTH
 
 
 class WeatherKind(Record):
@@ -82,16 +87,7 @@ class WeatherYear(Record):
     above_together: Minutes
     """and where they share all slow time."""
     kept_ratio: Annotated[Number, Field(ge=0, le=1)]
-    """Share of all minutes that keep the promise,"""
-    kept_alone_ratio: Annotated[Number, Field(ge=0, le=1)]
-    kept_together_ratio: Annotated[Number, Field(ge=0, le=1)]
-    """at both ends."""
-    slow_quorum_min_per_month: Number
-    """Minutes a month in which so many copies of a row are slow that no quorum is well: closed
-    form, copies in one zone."""
-    any_slow_ratio: Annotated[Number, Field(ge=0, le=1)]
-    """Share of the time in which some volume of the cluster delivers less than half: closed form,
-    independent volumes."""
+    """Share of all minutes that keep the promise."""
     unserved_min_per_month: Number
     """In which some row cannot be served at its level, from nodes that are away: closed form."""
     failed_per_year: Number
@@ -111,7 +107,8 @@ class WeatherYear(Record):
     @property
     def kept_ends(self) -> tuple[float, float]:
         """The least and the largest share of minutes that keep the promise, by what zones share."""
-        ratios = (self.kept_alone_ratio, self.kept_ratio, self.kept_together_ratio)
+        years = (self.above, self.above_alone, self.above_together)
+        ratios = [minutes.kept_ratio for minutes in years]
         return min(ratios), max(ratios)
 
     @property
