@@ -185,20 +185,22 @@ workload: {operations: {write: 100%}, load: {rate: 100/s}, stop: {duration: 2s}}
 @pytest.mark.parametrize(
     ("words", "more", "depth"),
     [
-        (["--year"], "", "quick"),
+        (["--year"], "", "full"),
+        (["--year"], "factors: {dataset.rows: [1k, 2k, 3k, 4k, 5k]}\n", "quick"),
         (["--year"], "require: {all: {p99: 1s}}\n", "full"),
         (["--year", "--fidelity", "full"], "", "full"),
         ([], "", "full"),
     ],
 )
-def test_what_is_required_is_judged_at_full_fidelity_beside_a_year(
+def test_cells_beside_a_year_are_simulated_in_full_where_they_are_few_or_judged(
     tmp_path: Path, words: list[str], more: str, depth: str
 ) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(REDIS + more)
     runs = tmp_path / "runs"
-    disklab("predict", str(path), *words, "--out", str(runs))
+    ended = disklab("predict", str(path), *words, "--out", str(runs))
     (run,) = runs.iterdir()
+    assert ("quick simulations" in ended.stderr) is (depth == "quick")
     assert Run.open(run).info.environment["fidelity"] == depth
 
 
