@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
+from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from disklab.prediction.outages import (
@@ -10,7 +13,6 @@ from disklab.prediction.outages import (
     SECONDS_PER_YEAR,
     Outage,
     System,
-    drawn_years,
     expected,
 )
 
@@ -62,6 +64,67 @@ def test_copies_in_zones_of_their_own_share_fewer_failures() -> None:
 
 # Failures so frequent that drawn years see what is rare otherwise.
 OFTEN = (Outage(8.0, 5 * DAY_S, loses_data=True), Outage(20.0, DAY_S, loses_data=False))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was seen in drawn years."""
+
+    years: float
+    unavailable_min: float
+    """A year."""
+    outages: int
+    """Times that some row could not be served, in all the years."""
+    losses: int
+    """In all the years."""
+
+
+def drawn_years(system: System, seed: int, most: int) -> Drawn:
+    """Return what failures drawn one after the other did, of as many years as have `most` of them.
+
+    Times between failures are exponential, those away as long as each outage says.
+    """
+    rate = sum(one.per_year for one in system.outages) * system.nodes
+    years = most / rate
+    stream = random.Random(seed)
+    zone_of = [at for at, count in enumerate(system.groups) for _ in range(count)]
+    changes: list[tuple[float, int, int, bool]] = []
+    for node in range(system.nodes):
+        changes += _life_of(system, node, years, stream)
+    changes.sort()
+    away, empty = [0] * len(system.groups), [0] * len(system.groups)
+    unavailable, outages, losses, was_whole = 0.0, 0, 0, True
+    for (at, node, change, loses), (then, *_) in pairwise([*changes, (years, 0, 0, False)]):
+        zone = zone_of[node]
+        away[zone] += change
+        if loses:
+            before = sum(map(bool, empty))
+            empty[zone] += change
+            now = sum(map(bool, empty))
+            losses += now > before and now == system.copies
+        is_whole = sum(map(bool, away)) < system.fatal
+        if not is_whole:
+            unavailable += min(then, years) - min(at, years)
+        outages += was_whole and not is_whole
+        was_whole = is_whole
+    return Drawn(years, unavailable / years * MINUTES_PER_YEAR, outages, losses)
+
+
+def _life_of(
+    system: System, node: int, years: float, stream: random.Random
+) -> list[tuple[float, int, int, bool]]:
+    """Return when a node goes and comes, in years, in the order of time."""
+    rates = [one.per_year for one in system.outages]
+    rate, at = sum(rates), 0.0
+    found: list[tuple[float, int, int, bool]] = []
+    while True:
+        at += stream.expovariate(rate)
+        if at >= years:
+            return found
+        (outage,) = stream.choices(system.outages, rates)
+        found.append((at, node, 1, outage.loses_data))
+        at += outage.away_s / SECONDS_PER_YEAR
+        found.append((at, node, -1, outage.loses_data))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -102,10 +102,6 @@ def test_a_year_counts_its_longest_recovery() -> None:
         "unavailable_min": 0,
         "row_unavailable_min": 0,
         "loss_probability": 0,
-        "drawn_years": 1,
-        "drawn_unavailable_min": 0,
-        "drawn_outages": 0,
-        "drawn_losses": 0,
     }
     told = kept(required(STATED), [result(recovery={"yearly": year})])
     assert told.outcome is Outcome.MISSED

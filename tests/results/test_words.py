@@ -16,8 +16,7 @@ from disklab.results.timetable import _rebuild_in_words, how_in_words, in_time, 
 )
 def test_a_rebuild_that_reached_no_limit_says_so(bound: str, year: str, rebuild: str) -> None:
     told = Yearly(
-        bound=bound, lever="x", unavailable_min=1, row_unavailable_min=1, loss_probability=0,
-        drawn_years=9, drawn_unavailable_min=1, drawn_outages=1, drawn_losses=0,
+        bound=bound, lever="x", unavailable_min=1, row_unavailable_min=1, loss_probability=0
     )  # fmt: skip
     assert year in how_in_words(told)
     came = Rebuild(

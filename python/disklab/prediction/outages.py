@@ -8,10 +8,8 @@ goes on at the rate that was seen in it.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from disklab.databases.simulating import NS_PER_S, Breaking, with_credits
@@ -24,11 +22,9 @@ from disklab.spec.timetable_checks import lost_with_vm
 
 # What failures cost in a year: minutes without rows, and the probability of losing some.
 #
-# Nodes fail independently of each other, each at its stated rates, and are away for the times
-# that a
-# simulated loss and a simulated restart take. Then everything follows in closed form (alternating
-# renewal processes), and by drawing years (`drawn_years`), which needs no formula: a test holds one
-# against the other.
+# Nodes fail independently of each other, each at its stated rates, and are away for the times that
+# a simulated loss and a simulated restart take. Then everything follows in closed form (alternating
+# renewal processes); a test holds it against drawn years, which need no formula.
 #
 # **Divergence:** a zone, a rack or a release that takes several nodes at once is not in it; nor is
 # that the rebuild of a second node takes longer while a first one is still away.
@@ -150,71 +146,6 @@ def _losses(system: System, empty: float, emptied: float) -> float:
     return found
 
 
-MOST_FAILURES = 100_000
-"""That are drawn: a second of one core. Their mean number is known to a third of a percent."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What was seen in drawn years."""
-
-    years: float
-    unavailable_min: float
-    """A year."""
-    outages: int
-    """Times that some row could not be served, in all the years."""
-    losses: int
-    """In all the years."""
-
-
-def drawn_years(system: System, seed: int, most: int = MOST_FAILURES) -> Drawn:
-    """Return what failures drawn one after the other did, of as many years as have `most` of them.
-
-    Times between failures are exponential, those away as long as each outage says.
-    """
-    rate = sum(one.per_year for one in system.outages) * system.nodes
-    years = most / rate
-    stream = random.Random(seed)  # noqa: S311 - chance that anybody can draw again
-    zone_of = [at for at, count in enumerate(system.groups) for _ in range(count)]
-    changes: list[tuple[float, int, int, bool]] = []
-    for node in range(system.nodes):
-        changes += _life_of(system, node, years, stream)
-    changes.sort()
-    away, empty = [0] * len(system.groups), [0] * len(system.groups)
-    unavailable, outages, losses, was_whole = 0.0, 0, 0, True
-    for (at, node, change, loses), (then, *_) in pairwise([*changes, (years, 0, 0, False)]):
-        zone = zone_of[node]
-        away[zone] += change
-        if loses:
-            before = sum(map(bool, empty))
-            empty[zone] += change
-            now = sum(map(bool, empty))
-            losses += now > before and now == system.copies
-        is_whole = sum(map(bool, away)) < system.fatal
-        if not is_whole:
-            unavailable += min(then, years) - min(at, years)
-        outages += was_whole and not is_whole
-        was_whole = is_whole
-    return Drawn(years, unavailable / years * MINUTES_PER_YEAR, outages, losses)
-
-
-def _life_of(
-    system: System, node: int, years: float, stream: random.Random
-) -> list[tuple[float, int, int, bool]]:
-    """Return when a node goes and comes, in years, in the order of time."""
-    rates = [one.per_year for one in system.outages]
-    rate, at = sum(rates), 0.0
-    found: list[tuple[float, int, int, bool]] = []
-    while True:
-        at += stream.expovariate(rate)
-        if at >= years:
-            return found
-        (outage,) = stream.choices(system.outages, rates)
-        found.append((at, node, 1, outage.loses_data))
-        at += outage.away_s / SECONDS_PER_YEAR
-        found.append((at, node, -1, outage.loses_data))
-
-
 Job = dict[str, Any]
 
 BROKEN_S = 2
@@ -279,7 +210,7 @@ def yearly_costs(
             found[index] = _rebuilt(known, told)
         else:
             found[index] = _replayed(known, told, stating[index][0].job)
-    return {index: _yearly(*stated, found[index], seed) for index, stated in stating.items()}
+    return {index: _yearly(*stated, found[index]) for index, stated in stating.items()}
 
 
 @dataclass(frozen=True)
@@ -407,7 +338,7 @@ USUAL_MEMTABLE_BYTES = (2 << 30) / 3
 """As `database/cassandra/job.rs` of disklab-sim has it: a third of a quarter of a heap of 8 GiB."""
 
 
-def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Yearly:
+def _yearly(one: _Breakable, failures: Failures, times: _Times) -> Yearly:
     spec, delays = one.spec, one.breaking.delays
     cluster, database = spec.cluster, spec.database
     replaced_s = delays.start_s + delays.join_s + times.rebuilt_s
@@ -429,7 +360,7 @@ def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Ye
         needed_of(database.consistency, database.replication_factor),
         tuple(outage for outage in outages if outage.per_year),
     )
-    exact, drawn = expected(system), drawn_years(system, seed)
+    exact = expected(system)
     return Yearly(
         lost_s=lost_s if outages[0].per_year else None,
         disk_lost_s=disk_s if outages[2].per_year else None,
@@ -440,10 +371,6 @@ def _yearly(one: _Breakable, failures: Failures, times: _Times, seed: int) -> Ye
         unavailable_min=exact.unavailable_min,
         row_unavailable_min=exact.row_unavailable_min,
         loss_probability=exact.loss_probability,
-        drawn_years=drawn.years,
-        drawn_unavailable_min=drawn.unavailable_min,
-        drawn_outages=drawn.outages,
-        drawn_losses=drawn.losses,
     )
 
 

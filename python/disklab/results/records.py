@@ -356,14 +356,6 @@ class Yearly(Record):
     """The same for a given row, and thus also the share of operations that fail."""
     loss_probability: Number
     """The probability that within a year some row loses all its copies."""
-    drawn_years: Number
-    """Years that were drawn at random, in addition to the closed form from which the figures above
-    come."""
-    drawn_unavailable_min: Number
-    drawn_outages: Count
-    """How often some row could not be served in all drawn years; small numbers say little."""
-    drawn_losses: Count
-    """In all of the drawn years."""
 
 
 class ReadBack(Record):

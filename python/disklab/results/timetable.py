@@ -184,14 +184,10 @@ def year_in_words(found: Yearly) -> str:
 
 def how_in_words(found: Yearly) -> str:
     """Return how what a year costs is known, and what would make a rebuild shorter."""
-    drawn = (
-        f"closed form; {found.drawn_years:,.0f} drawn years had {found.drawn_unavailable_min:.3g} "
-        f"min a year in {found.drawn_outages} outages, and {found.drawn_losses} losses of data"
-    )
     if not found.bound:
-        return drawn
+        return "closed form"
     bound = "no limit" if found.bound == "latency" else found.bound
-    return f"{drawn}; the rebuild is limited by {bound}: {found.lever}"
+    return f"closed form; the rebuild is limited by {bound}: {found.lever}"
 
 
 def _full_machine(found: Recovery) -> str:
