@@ -192,7 +192,8 @@ pub struct Storage {
     number: u16,
     /// The disk model in virtual time.
     pub disks: Disks,
-    data: VolumeId,
+    /// The volume with the table.
+    pub data: VolumeId,
     layout: FileLayout,
     /// Page cache of the table.
     cache: PageCache,
@@ -437,11 +438,6 @@ impl Storage {
         for volume in host.volumes().map(|(id, _)| id).collect::<Vec<_>>() {
             host.drop_cache(volume);
         }
-    }
-
-    /// Whether that is the volume with the table.
-    pub fn is_of_tables(&self, volume: u32) -> bool {
-        VolumeId(volume) == self.data
     }
 
     /// Breaks the volume with the table, or another one, or mends it, as an event of a timetable does.

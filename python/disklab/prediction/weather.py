@@ -51,7 +51,6 @@ class State(IntEnum):
     """Its data come back from other copies."""
 
 
-SLOW_STATES = (State.SLIGHT, State.SLOW, State.BLOCKED)
 Minutes = NDArray[np.uint8]
 
 
@@ -65,6 +64,19 @@ class Absence:
     rebuild_min: float = 0.0
     """Then, until it has its data."""
     loses_data: bool = False
+
+    @property
+    def spans(self) -> tuple[tuple[State, float, float], ...]:
+        """What its node is in turn: from when, and how long, in minutes.
+
+        The minute in which the others notice it is as of a stall.
+        """
+        away = max(self.away_min, LEAST_MIN)
+        return (
+            (State.STALLED, 0.0, LEAST_MIN),
+            (State.AWAY, LEAST_MIN, away - LEAST_MIN),
+            (State.REBUILDING, away, self.rebuild_min),
+        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ class Kind:
 
 
 WELL = Kind("well")
-NAMES: dict[State, What] = {
+WHAT_OF: dict[State, What] = {
     State.STALLED: "stalled",
     State.AWAY: "lost",
     State.REBUILDING: "rebuild",
@@ -211,7 +223,7 @@ def with_absences(year: Year, fleet: Fleet, absences: Sequence[Absence], seed: i
     codes = year.codes.copy()
     spells = _absent_spells(fleet, absences, stream)
     for node, state, begins, ends in sorted(spells, key=lambda spell: spell[1]):
-        code = CODES[Kind(NAMES[state], first=node == 0)]
+        code = CODES[Kind(WHAT_OF[state], first=node == 0)]
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             codes[begin:end] = code
     return Year(codes)
@@ -222,7 +234,7 @@ def absent_minutes(fleet: Fleet, absences: Sequence[Absence], seed: int) -> Coun
     found: Counts = {}
     stream = np.random.default_rng([seed, len(SHARINGS)])
     for node, state, begins, ends in _absent_spells(fleet, absences, stream):
-        kind = Kind(NAMES[state], first=node == 0)
+        kind = Kind(WHAT_OF[state], first=node == 0)
         found[kind] = found.get(kind, 0) + int((ends - begins).sum())
     return found
 
@@ -303,18 +315,12 @@ def _stalled_spells(fleet: Fleet, stream: np.random.Generator) -> Iterator[Spell
 def _absent_spells(
     fleet: Fleet, absences: Sequence[Absence], stream: np.random.Generator
 ) -> Iterator[Spell]:
-    """Yield when nodes are away; the minute in which the others notice it is as of a stall."""
+    """Yield when nodes are away."""
     for node in range(fleet.nodes):
         for absence in absences:
-            away = max(absence.away_min, LEAST_MIN)
-            whole = away + absence.rebuild_min
+            whole = sum(length for _, _, length in absence.spans)
             starts, _ = _alternating(absence.per_year / MINUTES_PER_YEAR, whole, stream)
-            spells = (
-                (State.STALLED, 0.0, LEAST_MIN),
-                (State.AWAY, LEAST_MIN, away - LEAST_MIN),
-                (State.REBUILDING, away, absence.rebuild_min),
-            )
-            for state, after, length in spells:
+            for state, after, length in absence.spans:
                 lengths = np.full(starts.size, length)
                 yield node, state, *_minutes(starts + after, lengths)
 

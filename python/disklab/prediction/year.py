@@ -23,16 +23,15 @@ from disklab.prediction.cells import breaking_of, database_part, with_part
 from disklab.prediction.outages import AT_ONCE_S, Outage, System, expected, needed_of, volume_of
 from disklab.prediction.weather import (
     CODES,
-    LEAST_MIN,
     SHARINGS,
     WELL,
+    WHAT_OF,
     Absence,
     Counts,
     Fleet,
     Kind,
     Sharing,
     State,
-    What,
     Year,
     absent_minutes,
     depths_of,
@@ -493,15 +492,9 @@ def _absent_minutes(case: Case) -> dict[Kind, float]:
     """Return the mean minutes a year in which some node is away, by kind."""
     found: dict[Kind, float] = {}
     for absence in case.absences():
-        away = max(absence.away_min, LEAST_MIN)
-        lengths: dict[What, float] = {
-            "stalled": LEAST_MIN,
-            "lost": away - LEAST_MIN,
-            "rebuild": absence.rebuild_min,
-        }
         for node in range(case.fleet.nodes):
-            for what, length in lengths.items():
-                kind = case.canonical(Kind(what, first=node == 0))
+            for state, _, length in absence.spans:
+                kind = case.canonical(Kind(WHAT_OF[state], first=node == 0))
                 found[kind] = found.get(kind, 0.0) + absence.per_year * length
     return {kind: minutes for kind, minutes in found.items() if minutes}
 

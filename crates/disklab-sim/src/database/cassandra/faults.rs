@@ -298,17 +298,7 @@ impl Cassandra {
         match what {
             What::Slow | What::Stall | What::Mend => {
                 broken.step(now, what, node, Some(now));
-                let storage = &mut self.nodes[node].machine.storage;
-                if event
-                    .volume
-                    .is_none_or(|volume| storage.is_of_tables(volume))
-                {
-                    broken.seen[node].stalled_until = match what {
-                        What::Stall => broken.serves_again(now, &event),
-                        _ => 0,
-                    };
-                }
-                storage.break_data(now, &event, &mut self.course.ios);
+                self.break_volume(now, node, &event);
             }
             What::Credits => {
                 broken.step(now, what, node, Some(now));

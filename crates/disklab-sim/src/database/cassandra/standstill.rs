@@ -4,10 +4,13 @@
 //! it for long enough; its own clients wait until they give up. A read or write that it takes from another node when its
 //! time is over is dropped. **Source:** `MessagingService` of Cassandra drops what has expired.
 
+use disklab_disk::VolumeId;
+
 use super::Cassandra;
 use super::broken::{GIVEN_UP, Phase};
 use crate::client::Kind;
 use crate::database::cassandra::event::Event;
+use crate::job::faults::{Event as JobEvent, What};
 use crate::storage::File;
 
 /// Of the reads of mapped tables that are in memory here, so many miss: a page cache also holds the mapped commit log and what
@@ -22,6 +25,25 @@ impl Cassandra {
     #[inline]
     pub(super) fn stands_still(&self, now: u64, node: usize) -> bool {
         self.nodes[node].pauses.held().1 > now
+    }
+
+    /// A volume becomes slow, stalls or is well.
+    pub(super) fn break_volume(&mut self, now: u64, node: usize, event: &JobEvent) {
+        let storage = &mut self.nodes[node].machine.storage;
+        let has_tables = event
+            .volume
+            .is_none_or(|number| VolumeId(number) == storage.data);
+        if let Some(broken) = &mut self.broken
+            && has_tables
+        {
+            let stalls = event.what == What::Stall;
+            broken.seen[node].stalled_until = if stalls {
+                broken.serves_again(now, event)
+            } else {
+                0
+            };
+        }
+        storage.break_data(now, event, &mut self.course.ios);
     }
 
     /// A request waits for a page, or for a slot among those that do.
@@ -146,7 +168,8 @@ impl Cassandra {
             }
             for &(_, number, serial) in &broken.due[GIVEN_UP] {
                 let operation = &self.operations[number];
-                let waits = operation.needed == u8::MAX && operation.begun == 0;
+                let waits =
+                    seen.phase.serves() && operation.needed == u8::MAX && operation.begun == 0;
                 if operation.serial == serial && waits && usize::from(operation.coordinator) == node
                 {
                     self.course.queue.push(now, Event::Arrive(number));
