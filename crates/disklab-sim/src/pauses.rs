@@ -96,8 +96,9 @@ fn share(fixed: u64, permille: u64, bytes: u64, at: u64) -> u64 {
 ///
 /// **A safepoint waits for every thread**, and one that waits for a page of a mapped file does not come to it: where the
 /// volume serves nothing, all others stand still from the next safepoint until it does again. **Source:** our own rehearsal
-/// of 2026-11-29 (Cassandra 5.0, JDK 17, a volume stalled for 30 s): `Reaching safepoint: 28928717965 ns` in the GC log. A
-/// page of a volume that is only slow comes within tens of milliseconds, which is left out.
+/// of 2026-11-29 (Cassandra 5.0, JDK 17, a volume stalled for 30 s): `Reaching safepoint: 28928717965 ns` in the GC log.
+/// **Divergence:** nobody waits for a page of a volume that is only slow, which comes within tens of milliseconds, or half a
+/// second at worst.
 ///
 /// **Source** of how much pauses vary: in our own rehearsals of 2026-11-21 and 22 (Cassandra 5.0, JDK 17, G1;
 /// six runs with 19 to 381 young collections each) they deviate by 0.3 to 0.9 of their mean, by 0.6 in the
