@@ -88,6 +88,10 @@ def test_a_blocked_volume_misses_the_promise_and_a_quiet_hour_keeps_it(run: Run)
     # Three volumes, 1 % of the time, of which a tenth is so deep.
     assert blocked.minutes_per_month == pytest.approx(3 * 438 * 0.09 / 0.89, rel=0.15)
     assert kinds["a lost node"].minutes_per_month > 0
+    # The whole JVM of its node stands still, and a third of the clients with it.
+    stalled = kinds["a volume that serves nothing"]
+    assert stalled.ops_per_s == pytest.approx(200, rel=0.05)
+    assert stalled.above
 
 
 def test_what_failures_cost_stands_beside_it_although_the_file_states_none(run: Run) -> None:
