@@ -91,6 +91,7 @@ def test_a_blocked_volume_misses_the_promise_and_a_quiet_hour_keeps_it(run: Run)
     # The whole JVM of its node stands still, and a third of the clients with it.
     stalled = kinds["a volume that serves nothing"]
     assert stalled.ops_per_s == pytest.approx(200, rel=0.05)
+    assert stalled.failed_per_s == pytest.approx(100, rel=0.1)
     assert stalled.above
 
 

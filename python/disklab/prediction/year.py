@@ -332,10 +332,14 @@ class Judge:
             reason = f"not simulated: {why}"
         else:
             reason = next(self._missed(answer), "")
+            rate, failed = answer["ops_per_s"], failed_per_s(answer)
+            if kind.what == "stalled" and self._case.is_open:
+                # A client gives up later than the simulation ends.
+                failed = max(failed, self.quiet_rate - rate)
             figures = {
                 "p99_ms": answer["latency_ms"]["p99"],
-                "ops_per_s": answer["ops_per_s"],
-                "failed_per_s": failed_per_s(answer),
+                "ops_per_s": rate,
+                "failed_per_s": failed,
             }
         return WeatherKind(
             what=self._case.in_words(kind),
