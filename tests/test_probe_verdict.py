@@ -165,8 +165,7 @@ def test_what_waits_longer_than_all_of_fios_own_is_the_destage_behind_them() -> 
     one_job = measured(SYNC_4K, 1000)
     s = 10**9
     destage = telemetry(shown({}), shown({"disk 0": 32 * 60 * s, "vm cached": 30 * s}), SYNC_4K)
-    bound = throttling(one_job, destage)
-    assert bound.limit == "vm cached 5000 IOPS"
+    assert throttling(one_job, destage).limit == "vm cached 5000 IOPS"
     alone = telemetry(shown({}), shown({"disk 0": 32 * 60 * s, "vm cached": 0}), SYNC_4K)
     assert throttling(one_job, alone) is None
 

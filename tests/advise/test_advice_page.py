@@ -27,8 +27,7 @@ def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> P
 
 def usd(tab: Page) -> int:
     """Return the price of the answer."""
-    found = re.search(r"([\d,]+) USD a month", tab.inner_text("#says"))
-    return int(found[1].replace(",", ""))
+    return int(re.search(r"([\d,]+) USD a month", tab.inner_text("#says"))[1].replace(",", ""))
 
 
 MOST_HIGH = 4000

@@ -34,9 +34,7 @@ def question() -> Question:
 
 @pytest.fixture(scope="module")
 def candidates(question: Question) -> list[Candidate]:
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    return field_of(question, load_catalog(), calibration).candidates
+    return field_of(question, load_catalog(), calibration_for("cassandra")).candidates
 
 
 def option(

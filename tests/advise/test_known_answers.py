@@ -39,8 +39,7 @@ def test_no_recommendation_of_the_record_missed_its_promise() -> None:
 
 def test_a_recommendation_keeps_its_promise_when_it_is_simulated_again(tmp_path: Path) -> None:
     """The small part of `python -m campaigns.promises`: one question of a disk with credits."""
-    asked = promises.question_with(SMALL)
-    case = promises.case_of(SMALL, *asked)
+    case = promises.case_of(SMALL, *promises.question_with(SMALL))
     assert case.kept is True, case
 
 

@@ -52,7 +52,6 @@ def question(compaction: str, read: int = 80) -> Question:
 
 
 def candidates(asked: Question) -> dict[str, Candidate]:
-    assert CALIBRATION is not None
     field = field_of(asked, load_catalog(), CALIBRATION)
     return {one.hardware: one for one in field.candidates}
 
@@ -92,7 +91,6 @@ def test_a_compaction_without_room_on_the_disks_is_not_tried() -> None:
 
 
 def test_each_variant_is_simulated_and_its_compaction_reaches_the_simulator() -> None:
-    assert CALIBRATION is not None
     asked = question("size-tiered", read=20)
     found = candidates(asked)
     both = [found["E8s_v3 with P30"], found["E8s_v3 with 2 x P30"]]
@@ -160,9 +158,7 @@ def turned_of_mariadb(nodes: int, read: int, require: str = "") -> set[str]:
     text = text.replace("factor: 3\n  table: {compaction: leveled}", f"factor: {nodes}")
     text = text.replace("500M", "50M").replace("require: {", f"require: {{{require}")
     asked = question_of(spec.parse(text, Path("t.yaml")), ("P30", "E8s_v3"))
-    calibration = calibration_for("mariadb")
-    assert calibration is not None
-    option, *_ = field_of(asked, load_catalog(), calibration).candidates
+    option, *_ = field_of(asked, load_catalog(), calibration_for("mariadb")).candidates
     paths = {path for one in singly(option, asked.spec) for path in one.settings}
     return {path.removeprefix("database.settings.") for path in paths}
 
@@ -196,9 +192,7 @@ def test_a_setting_is_turned_where_a_release_has_it(version: str, setting: str) 
     text = text.replace("cassandra", f"mysql\n  version: {version}").replace("nodes: 3", "nodes: 1")
     text = text.replace("factor: 3\n  table: {compaction: leveled}", "factor: 1")
     asked = question_of(spec.parse(text.replace("500M", "50M"), Path("t.yaml")), ("P30", "E8s_v3"))
-    calibration = calibration_for("mysql")
-    assert calibration is not None
-    option, *_ = field_of(asked, load_catalog(), calibration).candidates
+    option, *_ = field_of(asked, load_catalog(), calibration_for("mysql")).candidates
     turned = {path for one in singly(option, asked.spec) for path in one.settings}
     logs = {path for path in turned if "log" in path}
     assert logs == {f"database.settings.{setting}"}

@@ -104,9 +104,7 @@ def test_what_runs_and_misses_the_promise_is_left_though_it_costs_less() -> None
 
 
 def test_a_price_that_nobody_knows_is_said() -> None:
-    now = present(STATED)
-    assert now is not None
-    unknown = replace(now, usd_per_month=None)
+    unknown = replace(present(STATED), usd_per_month=None)
     one = found("L8s_v3 with local NVMe", 100.0)
     assert unknown.verdict(one).startswith("Move to")
     assert "is not known" in unknown.difference(one)
@@ -125,9 +123,7 @@ SMALL = (
 def simulated(text: str, tmp_path: Path) -> Advice:
     """Return the advice that has what runs now and one other option, at full fidelity."""
     question = question_of(spec.parse(text, Path("observed.yaml")), ("P30", "E8s_v3"))
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    looked = field_of(question, load_catalog(), calibration)
+    looked = field_of(question, load_catalog(), calibration_for("cassandra"))
     options = [one for one in looked.candidates if one.hardware == "E8s_v3 with 2 x P30"]
     advice = Advice(question, Field(options), [], [], 0)
     how = How(bands=False, out=tmp_path)
@@ -174,9 +170,7 @@ def test_what_runs_and_is_too_weak_for_the_rate_is_told_so(tmp_path: Path) -> No
 
 
 def test_what_runs_and_cannot_be_simulated_says_why() -> None:
-    now = present(STATED)
-    assert now is not None
-    told = replace(now, unknown="the simulator has no such caching").does(None)
+    told = replace(present(STATED), unknown="the simulator has no such caching").does(None)
     assert told == (
         "The current system, 3 x E16s_v3 with 4 x P30, ReadOnly, could not be simulated: the "
         "simulator has no such caching."
@@ -210,7 +204,6 @@ def test_what_a_server_tells_goes_before_what_is_simulated(
     told_ms: float | None, outcome: Outcome, keeps: bool
 ) -> None:
     now = present(STATED if told_ms is None else STATED.replace("7ms", f"{told_ms:g}ms"))
-    assert now is not None
     judged: Any = SimulatedNow(Kept(outcome, ()))
     assert replace(now, p99_ms=told_ms, simulated=judged).keeps is keeps
 

@@ -63,7 +63,6 @@ class Rigged(Simulator):
 
 def searched(doubtful: int, failing: int) -> tuple[Found, list[Candidate], int]:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     some = sorted(candidates(), key=lambda one: one.usd_per_month)
     some = [replace(one, usd_per_month=1000.0 + 100 * n) for n, one in enumerate(some)]
     rigged = Rigged(asked().brief.raised, load_catalog(), calibration)
@@ -127,7 +126,6 @@ def test_an_option_is_proved_by_its_band_then_in_full_then_for_as_long_as_it_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     one = candidates()[0]
     looks: list[tuple[str, str, int]] = []
     fails: set[str] = set()

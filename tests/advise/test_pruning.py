@@ -138,7 +138,6 @@ def test_what_is_ruled_out_does_not_carry_the_rate_when_it_is_simulated(
 
 
 def test_the_question_of_the_docs_is_asked_of_hundreds_of_options() -> None:
-    assert CALIBRATION is not None
     path = Path(__file__).parents[2] / "experiments" / "cassandra-what-to-buy.yaml"
     made = replace(question_of(spec.load(path)), wanted=("E16", "L16", "E32"))
     field = field_of(made, CATALOG, CALIBRATION)

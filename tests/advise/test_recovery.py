@@ -32,7 +32,6 @@ workload:
 def times(text: str) -> Any:
     (trial,) = spec.parse(text, "x.yaml").trials("predict")
     job = prepare(trial, load_catalog([]), calibration_for("cassandra"), "x.yaml").job
-    assert job is not None
     return rebuild_times({0: (trial, job)}, 1, None).get(0)
 
 

@@ -49,9 +49,7 @@ def test_the_model_lays_no_more_than_the_search_makes_room_for(
 ) -> None:
     """On a volume of just what is stored; the model refuses data that it has no room for."""
     trial = next(iter(experiment(engine, columns, column).trials("predict")))
-    calibration = calibration_for(engine)
-    assert calibration is not None
-    prepared = prepare(trial, load_catalog(), calibration, "room.yaml")
+    prepared = prepare(trial, load_catalog(), calibration_for(engine), "room.yaml")
     assert prepared.job is not None, prepared
     job = json.loads(json.dumps(prepared.job))
     assert isinstance(trial.spec, ClusterTrial)
@@ -68,9 +66,7 @@ def test_the_model_lays_no_more_than_the_search_makes_room_for(
 @pytest.mark.parametrize("growth", [0.0, GROWTH, 1.0])
 def test_options_hold_the_grown_data_with_room(engine: str, growth: float) -> None:
     asked = question_of(experiment(engine, 1, 1000), ("E8s_v5", "P30"), growth_ratio=growth)
-    calibration = calibration_for(engine)
-    assert calibration is not None
-    options = field_of(asked, load_catalog(), calibration).candidates
+    options = field_of(asked, load_catalog(), calibration_for(engine)).candidates
     assert options
     for option in options:
         grown = feasible.node_bytes(asked.spec) * (1 + growth)

@@ -42,9 +42,7 @@ def question() -> Question:
 
 def candidates() -> list[Candidate]:
     """Return the options with host caching, the cheapest first."""
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    found = field_of(question(), load_catalog(), calibration).candidates
+    found = field_of(question(), load_catalog(), calibration_for("cassandra")).candidates
     return [one for one in found if one.disks.caching == "ReadOnly"]
 
 
@@ -132,7 +130,6 @@ def test_other_kinds_are_looked_at_again_when_the_leading_one_fails() -> None:
     result: Any = None
     met = Tried(dear, result, Kept(Outcome.MET, ()), promising=True)
     other.tried, other.best, other.alive = [met], met, []
-    assert leader.best is not None
     take_back([leader, other], leader.best, missed(best_of(leader)))
     assert leader.rejected
     assert other.alive
@@ -172,7 +169,6 @@ def test_an_answer_without_a_setting_that_fails_is_proved_with_it() -> None:
     one = candidates()[-1]
     levers = tuned(one, question().spec)[0]
     calibration = calibration_for("cassandra")
-    assert calibration is not None
 
     class Minute(Simulator):
         """A cell of 20 s does without settings; a minute does not."""
@@ -199,7 +195,6 @@ POSTGRESQL = Asked(database="postgresql", data="500GB", reads=8000, p99=10)
 
 def looked_through(asked: Asked, *wanted: str) -> Field:
     found = calibration_for(asked.database or "cassandra")
-    assert found is not None
     return field_of(question_of(asked.experiment(), wanted), load_catalog(), found)
 
 
@@ -244,7 +239,6 @@ def test_googles_disks_are_offered_with_prices(database: Any) -> None:
 
 def test_disks_without_a_price_are_named() -> None:
     calibration, asked = calibration_for("cassandra"), question_of(GCP.experiment(), ())
-    assert calibration is not None
     unpriced = replace(load_catalog(), prices=[])
     assert "gcp/pd-ssd" in field_of(asked, unpriced, calibration).unpriced
     assert not field_of(asked, load_catalog(), calibration).unpriced
@@ -258,7 +252,6 @@ def small() -> Question:
 
 def test_more_and_smaller_nodes_are_looked_through_too() -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     found = field_of(replace(small(), more_nodes=True), load_catalog(), calibration).candidates
     twice = {one.hardware: one for one in found if NODES in one.settings}
     usual = {one.hardware: one for one in found if NODES not in one.settings}
@@ -273,9 +266,7 @@ def test_more_and_smaller_nodes_are_looked_through_too() -> None:
 
 
 def test_an_overloaded_option_is_sketched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    simulator = Simulator(question(), load_catalog(), calibration)
+    simulator = Simulator(question(), load_catalog(), calibration_for("cassandra"))
     weak, able, *_ = candidates()
     simulated: list[tuple[str, str]] = []
     missed = Kept(Outcome.MISSED, ())
@@ -292,7 +283,6 @@ def test_an_overloaded_option_is_sketched_alone(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_engine_that_takes_no_option_says_why() -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     simulator = Simulator(question(), load_catalog(), calibration, ablate=("of another version",))
     with pytest.raises(UserError, match="of another version"):
         simulator.quick(candidates()[:2])
@@ -306,7 +296,6 @@ def offered(ops_per_s: float) -> TrialResult:
 
 def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     asked = replace(question(), more_nodes=True)
     found = field_of(asked, load_catalog(), calibration).candidates
     left = front(found)
@@ -322,9 +311,7 @@ def test_what_costs_more_and_has_no_more_of_anything_is_not_simulated() -> None:
 
 
 def test_six_nodes_are_six_unless_more_are_asked_for() -> None:
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    found = field_of(small(), load_catalog(), calibration).candidates
+    found = field_of(small(), load_catalog(), calibration_for("cassandra")).candidates
     assert found
     assert {one.nodes_of(3) for one in found} == {3}
 
@@ -360,9 +347,7 @@ def test_storage_is_service_limits_and_what_waits_behind_them() -> None:
 def test_options_are_tried_with_the_way_that_does_most_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calibration = calibration_for("cassandra")
-    assert calibration is not None
-    simulator = Simulator(question(), load_catalog(), calibration)
+    simulator = Simulator(question(), load_catalog(), calibration_for("cassandra"))
     one = candidates()[-1]
     asked: list[list[str]] = []
 
@@ -413,7 +398,6 @@ def test_sketches_leave_out_stops_and_quick_cells_have_them(
     collector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     told = (
         small()
         .text({})
@@ -442,7 +426,6 @@ def test_another_collector_is_tried_where_stops_alone_are_in_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     told = small().text({}).replace('version: "4.1"', 'version: "5.0"')
     asked = question_of(spec.parse(told, Path("t.yaml")), ("P30", "E8s_v3"))
     simulator = Simulator(asked, load_catalog(), calibration)
@@ -476,7 +459,6 @@ def test_a_sketch_of_crowded_processors_is_not_believed() -> None:
     behind flushes and compactions, which smaller cells have smaller.
     """
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     asked = question_of(
         Asked(nodes=6, data="2TB", reads=20000, writes=5000, p99=10).experiment(),
         ("L4aos_v4", "nvme"),

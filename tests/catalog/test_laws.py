@@ -224,7 +224,6 @@ def test_a_disk_is_not_sold_above_what_any_vm_lets_through() -> None:
 def _ends(name: str, size: int) -> tuple[int, int, dict[int, tuple[int, int]]]:
     """The least and the most IOPS of a disk that are chosen, and MB/s by the IOPS."""
     facts = CATALOG.disks[name].facts
-    assert facts.iops is not None
     low, high = (
         math.ceil(facts.iops.least.at(Fraction(size), 0)) if facts.iops.least else 1,
         int(facts.iops.most.at(Fraction(size), 0)) if facts.iops.most else 0,

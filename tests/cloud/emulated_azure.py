@@ -99,10 +99,8 @@ class EmulatedAzure:
             path = PurePosixPath(file["path"])
             machine.run(Command(["mkdir", "-p", str(path.parent)]))
             files.write(path, file["content"].encode(), int(file["permissions"], 8))
-        server = find_program("sshd")
-        assert server is not None
         self.running.append(
-            machine.start(Command([server, "-D", "-e", "-f", str(KEYS / "settings")]))
+            machine.start(Command([find_program("sshd"), "-D", "-e", "-f", str(KEYS / "settings")]))
         )
         self.running += [machine.start(Command(list(words))) for words in config["runcmd"]]
 

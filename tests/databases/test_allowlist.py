@@ -164,8 +164,7 @@ def test_a_slip_gets_the_nearest_name(engine: str) -> None:
     ],
 )
 def test_values_have_a_type_and_a_range(engine: str, name: str, value: Setting, rule: str) -> None:
-    problem = setting_problem(engine, name, value, "here")
-    assert rule in problem.rule
+    assert rule in setting_problem(engine, name, value, "here").rule
 
 
 @pytest.mark.parametrize(

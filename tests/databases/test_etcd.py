@@ -116,9 +116,7 @@ def test_a_load_survives_the_killing_of_one_of_three() -> None:
                 if isinstance(event, LoadProgress):
                     after = event.operations
                     if not killed and event.operations > 200:
-                        pid = three.nodes[0].process.pid
-                        assert pid is not None
-                        os.kill(pid, signal.SIGKILL)
+                        os.kill(three.nodes[0].process.pid, signal.SIGKILL)
                         killed = event.operations
                 last = event
         assert isinstance(last, LoadDone)

@@ -173,10 +173,7 @@ def test_a_server_on_its_volumes_through_all_its_states(server: PostgreSQL) -> N
 
 @pytest.mark.machine
 def test_backends_of_the_load_before_take_no_room_of_those_to_come(server: PostgreSQL) -> None:
-    group, kept = server.primary.place.group, server.primary.sql
-    assert group is not None
-    assert kept is not None
-
+    group = server.primary.place.group
     password = str(server.target["password"])
     login = Login(server.primary.place.address, PORT, USER, DATABASE, tls=True, password=password)
     program = find_postgresql().program("psql")
@@ -328,9 +325,7 @@ def test_three_servers_confirm_commits_by_quorum(three: PostgreSQL) -> None:
         for standby in three.standbys:
             signal_all(standby, signal.SIGCONT)
     (killed, _) = three.standbys
-    pid = killed.process.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    os.kill(killed.process.pid, signal.SIGKILL)
     with pytest.raises(MachineError, match=r"node n2 .* was killed by SIGKILL"):
         watch(three, 5)
 

@@ -128,8 +128,7 @@ class TestPrograms:
         child = hosts["n1"].start(Command(["sh", "-c", script]))
         assert next(child.lines()) == b"ready"
         child.signal(signal.SIGKILL)
-        ended = child.wait(10.0)
-        assert ended.code == -signal.SIGKILL
+        assert child.wait(10.0).code == -signal.SIGKILL
         child.end()
         assert "3601" not in said(hosts["n1"], "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '")
 

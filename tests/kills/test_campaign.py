@@ -103,7 +103,6 @@ def test_a_lab_that_is_cleaned_disturbs_no_other_one() -> None:
             lab.must(*EXT4, "--name", "second")
         one.must(*RAW)
         record, engine = one.volume("data"), one.engine()
-        assert record.device is not None
         writing = Writing.begin(record.device, SEED)
         before = (one.mounts(), one.devices(), one.processes())
         other.must("clean", "--all", "--data")

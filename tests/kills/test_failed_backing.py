@@ -73,9 +73,7 @@ def test_a_disk_that_lost_what_was_flushed_says_so_for_ever(labs: tuple[Lab, Lab
     image = lab.root / "data/default/data.img"
     with disk_below(below, lab):
         lab.must(*RAW)
-        record = lab.volume("data")
-        device = record.device
-        assert device is not None
+        device = lab.volume("data").device
         write(device, 1)
         assert write_back(image)
         write(device, 2)
@@ -112,12 +110,9 @@ def test_data_that_a_dead_engine_left_unwritten_are_not_taken_for_whole(
     below, lab = labs
     with disk_below(below, lab):
         lab.must(*RAW)
-        record = lab.volume("data")
-        assert record.device is not None
-        write(record.device, 1)
+        write(lab.volume("data").device, 1)
         below.must("disk", "fail", "data", "error-rate", "100%")
-        engine = lab.engine()
-        assert engine.end()
+        assert lab.engine().end()
         lab.must("clean")
         assert "failed to write its data back" in " ".join(lab.said().split())
         below.must("disk", "fail", "data", "recover")

@@ -51,8 +51,7 @@ def test_it_is_the_name_that_the_command_writes() -> None:
 )
 def test_a_configuration_is_its_knobs(disks: str, chosen: dict[str, str]) -> None:
     text = FILE.replace("caching: ReadOnly, ", "") if "V2" in disks else FILE
-    address = what_if.address([specified(disks, text)], 10)
-    file, _, state = address.partition("#")
+    file, _, state = what_if.address([specified(disks, text)], 10).partition("#")
     assert file == what_if.PAGE
     knobs = {key: values[0] for key, values in parse_qs(state, keep_blank_values=True).items()}
     same = {"nodes": "3", "rate": "4000", "slots": "128", "credits": "0", "memory": "warm"}

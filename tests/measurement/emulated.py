@@ -86,7 +86,6 @@ def served_hosts(
         places = Places(lab.run_dir, lab.data_dir)
         hosts = undo.enter_context(EmulatedHosts.start(places, "measured", wishes))
         for name in volumes if disk is not None else ():
-            assert disk is not None
             _attach(lab, hosts[name], volumes[name], disk)
         for name in [*volumes, "c1"]:
             # Servers of Java there start as quickly as here: see tests/conftest.py.

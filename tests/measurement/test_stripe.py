@@ -158,8 +158,7 @@ def test_a_member_that_is_in_use_or_another_disk_stops_it_before_mdadm(lab: Lab)
         (lab.volume(a.name, a.name), "the same disk"),
         (wrong, str(SIZE + 4096)),
     ):
-        problem = why_not(lab.machine, volume, "h:1")
-        assert problem is not None
+        assert why_not(lab.machine, volume, "h:1") is not None
         with pytest.raises(UserError, match=told):
             format_and_mount(lab.machine, volume, "xfs", lab.journal, "h:1")
     assert lab.journal.left() == []

@@ -168,8 +168,7 @@ def parsed(told: Found, stated: Stated = HARDWARE) -> spec.Experiment:
 
 
 def bounds(told: Found, stated: Stated) -> dict[str, dict[str, float]]:
-    require = parsed(told, stated).cells[0].spec.require
-    return require.latencies()
+    return parsed(told, stated).cells[0].spec.require.latencies()
 
 
 @settings(max_examples=60)

@@ -184,5 +184,4 @@ MOUNTS = """\
     ],
 )
 def test_the_deepest_mount_holds_a_folder(folder: str, number: str) -> None:
-    found = mount_of(MOUNTS, folder)
-    assert found[0] == number
+    assert mount_of(MOUNTS, folder)[0] == number

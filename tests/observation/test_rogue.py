@@ -39,8 +39,7 @@ def test_any_rate_is_written_so_that_it_can_be_read(tmp_path: Path, rate_per_s: 
     with rogue.mysql(Rogue(rate_per_s)) as address:
         ran = looked("mariadb", address, out)
     assert ran.returncode == 0, ran.stderr
-    require = spec.load(out).cells[0].spec.require
-    assert require.rate_per_s == pytest.approx(rate_per_s, rel=0.05)
+    assert spec.load(out).cells[0].spec.require.rate_per_s == pytest.approx(rate_per_s, rel=0.05)
 
 
 STRANGE = {

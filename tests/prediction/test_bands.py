@@ -141,7 +141,6 @@ def uncertain(file: str, index: int) -> Uncertain:
     trial = spec.load(ROOT / "experiments" / file).trials("predict")[index]
     calibration = calibration_for(trial.spec.database.engine) if trial.spec.database else None
     job = prepare(trial, load_catalog(), calibration, file).job
-    assert job is not None
     return Uncertain(trial, calibration, job, file)
 
 

@@ -41,9 +41,7 @@ ALONE = "from the disk, 1 thread"
 
 
 def package() -> Calibration:
-    found = calibration_for("cassandra")
-    assert found is not None
-    return found
+    return calibration_for("cassandra")
 
 
 def start() -> Calibration:
@@ -96,7 +94,6 @@ def rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     jobs = []
     for number, name in enumerate(names):
         job = prepare_rehearsed(trials[name], load_catalog(), package(), "x", QUICK).job
-        assert job is not None
         told = with_parameters(job, values)
         jobs.append({"cell": number, "seed": 7, "fidelity": "quick", **told})
     found = Run.create(tmp_path, info())

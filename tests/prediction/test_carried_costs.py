@@ -37,9 +37,7 @@ def trial(engine: str, server: str, client: str, more: str = "") -> Trial:
 
 
 def package(engine: str) -> Calibration:
-    calibration = calibration_for(engine)
-    assert calibration is not None
-    return calibration
+    return calibration_for(engine)
 
 
 def costs(engine: str, of: Trial) -> dict[str, int]:
@@ -52,7 +50,6 @@ def costs(engine: str, of: Trial) -> dict[str, int]:
 def test_cpu_times_are_as_long_as_the_vms_make_them(engine: str) -> None:
     catalog, calibration = load_catalog(), package(engine)
     at_home = calibration.server_vm
-    assert at_home is not None
     home = next(name for name, vm in catalog.vms.items() if vm.series_name == at_home)
     slower = cpu_speed(catalog, at_home).over(cpu_speed(catalog, SLOW))
     assert slower > 1
@@ -95,7 +92,6 @@ def uncertain(vm: str) -> Uncertain:
     at = trial("postgresql", vm, vm)
     calibration = package("postgresql")
     job = prepare(at, load_catalog(), calibration, "x.yaml").job
-    assert job is not None
     return Uncertain(at, calibration, job, "x.yaml")
 
 
@@ -128,8 +124,7 @@ workload: {operations: {read: 50%%, write: 50%%}, load: {threads: 64}, stop: {du
     jobs = {}
     for version in ("", ', version: "5.0"'):
         (one,) = spec.parse(text % version, "x.yaml").trials("predict")
-        job = prepare(one, load_catalog(), package("cassandra"), "x.yaml").job
-        jobs[version] = job["database"]
+        jobs[version] = prepare(one, load_catalog(), package("cassandra"), "x.yaml").job["database"]
     older, newer = jobs.values()
     assert len(older["cluster"]["ownership_ppm"]) == 6
     assert "tokens_per_node" not in older["cluster"]

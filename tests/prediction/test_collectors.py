@@ -42,21 +42,17 @@ def trial(vm: str = "azure/Standard_DS14_v2", version: str = "", row: str = "5 x
 
 
 def package() -> Calibration:
-    found = calibration_for("cassandra")
-    assert found is not None
-    return found
+    return calibration_for("cassandra")
 
 
 def part(one: Trial) -> dict[str, dict[str, int]]:
-    job = prepare(one, load_catalog(), package(), "x.yaml").job
-    found = job["database"]
+    found = prepare(one, load_catalog(), package(), "x.yaml").job["database"]
     return {"collector": found["cluster"]["collector"], "parameters": found["parameters"]}
 
 
 def unknowns(one: Trial) -> set[str]:
     calibration = package().of_version(one.spec.database.version if one.spec.database else None)
     job = prepare(one, load_catalog(), package(), "x.yaml").job
-    assert job is not None
     return {found.key[1] for found in Uncertain(one, calibration, job, "x.yaml").unknowns()}
 
 
@@ -105,7 +101,6 @@ def test_bands_move_the_stops_of_zgc_and_not_those_of_g1() -> None:
     one = jvm("{collector: zgc}")
     calibration = package().newest().with_collector("zgc")
     job = prepare(one, load_catalog(), package(), "x.yaml").job
-    assert job is not None
     moved = Uncertain(one, calibration, job, "x.yaml").moved({("parameter", "read_pause_ns"): 0.5})
     stop = calibration.parameters["read_pause_ns"].value
     assert moved["database"]["parameters"]["read_pause_ns"] == round(stop * math.exp(0.5))
@@ -232,6 +227,5 @@ def test_bands_move_what_pauses_follow_from_where_it_counts() -> None:
     of_collector = {"at_young_bytes", "collector_alone_permille", "read_moved_permille"}
     assert not unknowns(trial()) & (of_rows | of_collector)
     assert unknowns(trial(row="1 x 200B")) & (of_rows | of_collector) == of_rows
-    small = unknowns(trial("azure/Standard_DS3_v2"))
-    assert small & (of_rows | of_collector) == of_collector
+    assert unknowns(trial("azure/Standard_DS3_v2")) & (of_rows | of_collector) == of_collector
     assert "read_pause_ns" in unknowns(trial(version="4.1"))

@@ -48,8 +48,7 @@ def test_a_cell_is_predicted_stored_and_explained(tmp_path: Path) -> None:
     assert stored.finished() == {(1, 0)}
     assert stored.info.environment["fidelity"] == "quick"
     assert stored.info.command[:2] == ["disklab", "predict"]
-    whole = stored.course(1, 0).response("read")
-    assert whole.total == cell["per_operation"]["read"]["operations"]
+    assert stored.course(1, 0).response("read").total == cell["per_operation"]["read"]["operations"]
     assert stored.planned()[0].spec["dataset"]["rows"] == 150_000_000
 
 

@@ -42,7 +42,6 @@ def predicted(text: str, folder: Path) -> list[TrialResult]:
 def recovery(text: str, folder: Path) -> Recovery:
     (result,) = predicted(text, folder)
     assert result.status == "ok", result.reason
-    assert result.recovery is not None
     return result.recovery
 
 

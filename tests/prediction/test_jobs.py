@@ -33,9 +33,7 @@ workload: {operations: {read: 70%, write: 30%}, load: {threads: 128}, stop: {dur
 
 
 def cassandra() -> Calibration:
-    found = calibration_for("cassandra")
-    assert found is not None
-    return found
+    return calibration_for("cassandra")
 
 
 def prepared(text: str) -> Prepared:
@@ -51,9 +49,7 @@ def job(text: str) -> Any:
 
 def reference_job(name: str, index: int) -> Any:
     trial = spec.load(EXPERIMENTS / f"{name}.yaml").trials("predict")[index]
-    found = prepare(trial, CATALOG, cassandra(), name)
-    assert found.job is not None
-    return found.job
+    return prepare(trial, CATALOG, cassandra(), name).job
 
 
 def test_the_study_of_disk_caching_becomes_its_cluster() -> None:
@@ -75,8 +71,7 @@ def test_the_study_of_disk_caching_becomes_its_cluster() -> None:
 
 
 def test_rows_of_several_sizes_are_the_simulators_too() -> None:
-    found = job(SMALL.replace("5 x 818B", "5 x 75% 200B + 25% 4KiB"))
-    assert found["dataset"] == {
+    assert job(SMALL.replace("5 x 818B", "5 x 75% 200B + 25% 4KiB"))["dataset"] == {
         "rows": 10_000_000,
         "columns": 5,
         "column_bytes": 1174,
@@ -293,8 +288,7 @@ def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, rea
 
 def test_writes_at_any_are_refused_for_want_of_hints() -> None:
     text = SMALL.replace("engine: cassandra", "engine: cassandra, consistency: ANY", 1)
-    found = prepared(text.replace("read: 70%, write: 30%", "write: 100%"))
-    (problem,) = found.reasons
+    (problem,) = prepared(text.replace("read: 70%, write: 30%", "write: 100%")).reasons
     assert "hints" in problem.rule
 
 
@@ -319,8 +313,7 @@ def test_outside_the_calibrated_range_a_prediction_says_so() -> None:
 
 @pytest.mark.parametrize("keys", ["uniform", "sequential", "zipfian", "latest"])
 def test_every_order_of_keys_is_simulated(keys: str) -> None:
-    found = job(SMALL.replace(" load: {", f" keys: {keys}, load: {{", 1))
-    assert found["workload"]["keys"] == keys
+    assert job(SMALL.replace(" load: {", f" keys: {keys}, load: {{", 1))["workload"]["keys"] == keys
 
 
 def test_keys_in_order_are_read_from_the_tables_that_a_fill_leaves() -> None:
@@ -372,9 +365,7 @@ def test_the_longest_cell_of_a_study_is_simulated_first() -> None:
     experiment = spec.load(EXPERIMENTS / "cassandra-local-or-attached.yaml")
     names, jobs = [], []
     for trial in experiment.trials("predict"):
-        found = prepare(trial, CATALOG, cassandra(), "x.yaml")
-        assert found.job is not None
-        jobs.append(found.job)
+        jobs.append(prepare(trial, CATALOG, cassandra(), "x.yaml").job)
         names.append((trial.factors["workload"], trial.factors["database.replication_factor"]))
     by_work = sorted(zip(map(requests_of, jobs), names, strict=True), reverse=True)
     # Ten million writes to five nodes each; three million reads of one.

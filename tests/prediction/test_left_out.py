@@ -34,7 +34,6 @@ def script() -> ModuleType:
 
 def test_every_fitted_parameter_has_a_value_that_no_study_has_touched(script: ModuleType) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     blank = script.untouched(calibration)
     for name, one in blank.parameters.items():
         if name in script.UNTOUCHED:
@@ -48,7 +47,6 @@ def test_every_fitted_parameter_has_a_value_that_no_study_has_touched(script: Mo
 
 def test_what_the_others_do_not_tell_is_known_as_well_as_what_they_do(script: ModuleType) -> None:
     calibration = calibration_for("cassandra")
-    assert calibration is not None
     fold = script.FOLDS[1]
     blank = script.untouched(calibration)
     twice = {

@@ -131,9 +131,7 @@ def test_copies_are_a_replica_or_galera() -> None:
 def test_what_was_rehearsed_is_predicted_at_its_scale() -> None:
     text = SYSBENCH + "rehearse: {scale: 1/10}\n"
     (trial,) = spec.parse(text, "x.yaml").trials("rehearse")
-    calibration = calibration_for("mariadb")
-    assert calibration is not None
-    found = prepare_rehearsed(trial, CATALOG, calibration, "x.yaml").job
+    found = prepare_rehearsed(trial, CATALOG, calibration_for("mariadb"), "x.yaml").job
     here, whole = found["mariadb"], job(SYSBENCH)
     pool = "buffer_pool_bytes"
     assert here["database"][pool] < whole["database"][pool] / 9

@@ -47,9 +47,7 @@ def yearly(run: Run, level: str) -> Yearly:
     (subject,) = subjects_of([run])
     cells = subject.matrix.cells.values()
     (found,) = [one for one in cells if one.factors["data disks"] == level]
-    recovery = found.usable[0].recovery
-    assert recovery.yearly is not None
-    return recovery.yearly
+    return found.usable[0].recovery.yearly
 
 
 def test_local_disks_are_streamed_and_attached_ones_start_again(run: Run) -> None:

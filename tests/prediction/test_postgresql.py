@@ -41,9 +41,7 @@ SYSBENCH = SMALL.replace("dataset: {rows: 1M, row: 10 x 100B}\n", "").replace(
 
 
 def postgresql() -> Calibration:
-    found = calibration_for("postgresql")
-    assert found is not None
-    return found
+    return calibration_for("postgresql")
 
 
 def prepared(text: str) -> Prepared:
@@ -52,8 +50,7 @@ def prepared(text: str) -> Prepared:
 
 
 def job(text: str) -> Any:
-    found = prepared(text).job
-    return found["postgresql"]
+    return prepared(text).job["postgresql"]
 
 
 def test_memory_is_the_providers_plan() -> None:
@@ -105,8 +102,7 @@ def test_reads_and_writes_of_rows_are_transactions_of_one_statement() -> None:
 def test_a_rehearsal_has_its_own_memory_and_writes_the_same_bytes_again() -> None:
     experiment = spec.parse(SMALL + "rehearse: {scale: 1/50}\n", "x.yaml")
     (trial,) = experiment.trials("rehearse", scale=Fraction(1, 50), nodes=1)
-    found = prepare_rehearsed(trial, CATALOG, postgresql(), "x.yaml").job
-    made = found["postgresql"]
+    made = prepare_rehearsed(trial, CATALOG, postgresql(), "x.yaml").job["postgresql"]
     assert made["database"]["shared_buffers_bytes"] == (4 << 30) // 50 // 1024 * 1024
     # The server's least: two segments of 16 MiB are too few.
     assert made["database"]["max_wal_bytes"] == 64 << 20
@@ -275,5 +271,4 @@ def test_yugabytedb_draws_all_rows_alike() -> None:
         text.replace("threads: 16", "threads: 16, rand_type: special"), "x.yaml"
     ).trials("predict")
     calibration = calibration_for("yugabytedb")
-    assert calibration is not None
     assert "draws all alike" in str(prepare(trial, CATALOG, calibration, "x.yaml").reasons)

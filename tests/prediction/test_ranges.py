@@ -48,11 +48,8 @@ def test_a_file_without_ranges_is_itself() -> None:
 def test_the_ends_are_experiments_of_their_own(tmp_path: Path) -> None:
     ranged = read_ranged(changed(tmp_path, "rows: 150M", "rows: 100M..400M"), {})
     (one,) = ranged.ranges
-    rows = []
-    for sign in (-1.0, 0.0, 1.0):
-        dataset = ranged.at({one.name: sign}).trials("predict")[0].spec.dataset
-        rows.append(dataset.rows)
-    assert rows == [100_000_000, 200_000_000, 400_000_000]
+    cells = [ranged.at({one.name: sign}).trials("predict")[0].spec for sign in (-1.0, 0.0, 1.0)]
+    assert [cell.dataset.rows for cell in cells] == [100_000_000, 200_000_000, 400_000_000]
 
 
 @pytest.mark.parametrize("text", ["400M..100M", "100M..3KiB", "5M..5M"])

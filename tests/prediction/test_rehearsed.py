@@ -31,9 +31,7 @@ GIB = 1 << 30
 
 
 def cassandra() -> Calibration:
-    found = calibration_for("cassandra")
-    assert found is not None
-    return found
+    return calibration_for("cassandra")
 
 
 def rehearsed() -> list[Trial]:
@@ -42,7 +40,6 @@ def rehearsed() -> list[Trial]:
 
 def job_of(trial: Trial) -> Any:
     made = prepare_rehearsed(trial, load_catalog(), cassandra(), "x.yaml")
-    assert made.job is not None
     return made.job
 
 

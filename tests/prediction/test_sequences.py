@@ -50,7 +50,6 @@ def numbered(text: str) -> list[Numbered]:
     found: list[Numbered] = []
     for trial in spec.parse(text, "x.yaml").trials("predict"):
         job = prepare(trial, catalog, calibration, "x.yaml").job
-        assert job is not None
         found.append((trial, {"cell": trial.index, **job}))
     return found
 

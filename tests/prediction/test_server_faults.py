@@ -95,9 +95,7 @@ def test_a_setting_of_the_replay_has_an_effect_where_there_is_one() -> None:
 
 def test_a_rehearsals_lost_server_is_killed_and_starts_at_its_own_pace() -> None:
     (trial,) = spec.parse(LOST + "rehearse: {time_dilation: 2}\n", "x.yaml").trials("rehearse")
-    calibration = calibration_for("postgresql")
-    assert calibration is not None
-    job = prepare_rehearsed(trial, load_catalog([]), calibration, "x.yaml").job
+    job = prepare_rehearsed(trial, load_catalog([]), calibration_for("postgresql"), "x.yaml").job
     faults = job["postgresql"]["faults"]
     assert faults["vanishes"] is False
     assert faults["start_ns"] == 50_000_000

@@ -35,9 +35,7 @@ workload:
 
 
 def yugabytedb() -> Calibration:
-    found = calibration_for("yugabytedb")
-    assert found is not None
-    return found
+    return calibration_for("yugabytedb")
 
 
 def prepared(text: str) -> Prepared:
@@ -47,8 +45,7 @@ def prepared(text: str) -> Prepared:
 
 def job(index: int) -> Any:
     trial = spec.load(EXPERIMENT).trials("predict")[index]
-    found = prepare(trial, CATALOG, yugabytedb(), "x.yaml")
-    return found.job["sql"]
+    return prepare(trial, CATALOG, yugabytedb(), "x.yaml").job["sql"]
 
 
 def test_the_study_becomes_its_cluster() -> None:

@@ -63,9 +63,7 @@ def result_of(run: Run) -> TrialResult:
 
 
 def year_of(run: Run) -> WeatherYear:
-    year = result_of(run).year
-    assert year is not None
-    return year
+    return result_of(run).year
 
 
 def test_every_minute_of_a_month_has_one_kind_of_weather(run: Run) -> None:
@@ -96,8 +94,7 @@ def test_a_blocked_volume_misses_the_promise_and_a_quiet_hour_keeps_it(run: Run)
 
 
 def test_what_failures_cost_stands_beside_it_although_the_file_states_none(run: Run) -> None:
-    recovery = result_of(run).recovery
-    assert recovery.yearly.lost_s > 15 * 60
+    assert result_of(run).recovery.yearly.lost_s > 15 * 60
 
 
 def test_the_promise_is_judged_by_the_year(run: Run) -> None:
@@ -135,8 +132,7 @@ def test_the_report_has_a_sentence_a_table_and_a_strip(run: Run) -> None:
     (said, why), *_ = sentences(subject.matrix)
     assert "of a year's minutes keep p99 at most 100 ms" in said
     assert "if volumes of a zone share nothing" in why
-    section = weather_section(subject)
-    (panel,) = section.panels
+    (panel,) = weather_section(subject).panels
     assert "365 days" in panel.described
     assert panel.figures.rows[0][2] == percent_of_time(year_of(run).kept_ratio)
 

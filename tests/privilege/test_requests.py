@@ -146,8 +146,7 @@ def test_a_setting_that_names_a_command_is_refused() -> None:
 def test_what_is_no_message_ends_nothing_but_the_talk() -> None:
     with root_part() as link:
         link._end.sendall(b"\xff\xff\xff\xff")
-        answer = link.receive()
-        assert "larger than any of ours" in answer["error"]["text"]
+        assert "larger than any of ours" in link.receive()["error"]["text"]
         assert link.receive() is None
 
 
@@ -204,7 +203,6 @@ def test_a_turn_has_the_columns_of_its_trace_and_no_others() -> None:
         next(turn for file in EXPERIMENTS if file.stem == stem for turn in turns_of(file))
         for stem in ("device-trace", "cassandra-disk-caching-threads")
     )
-    assert trace.trial.replay is not None
     columns = columns_of(trace.trial.replay)
     for request in (TakeTurn(trace), TakeTurn(other, columns)):
         with root_part() as link, pytest.raises(MachineError, match="refused: a turn that replays"):

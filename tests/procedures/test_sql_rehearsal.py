@@ -114,7 +114,6 @@ def assert_nothing_is_left(lab: Lab, pid: int) -> None:
     assert marked_processes(lab.run_dir) == []
     assert list(lab.data_dir.rglob("*.img")) == [], "what a rehearsal filled goes with it"
     root = GroupRoot.of_machine()
-    assert root is not None
     assert [one for one in groups_left(root) if f"-{pid}-" in one.name] == []
     databases = lab.run_dir / "databases"
     assert not databases.exists() or os.listdir(databases) == []

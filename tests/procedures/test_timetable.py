@@ -173,7 +173,6 @@ events:
     (trial,) = what.trials("rehearse")
     assert trial.refused is None
     cluster = trial.spec.cluster
-    assert cluster is not None
     places = Places(world.folder / "run", world.folder / "data")
     nodes = {
         name: world.make_node(

@@ -49,8 +49,7 @@ def test_a_sentence_for_each_cell_and_a_chart_with_the_events(tmp_path: Path) ->
         "back"
     )
     assert done == "lose n2 at 3 s, replace n2 at 5 s"
-    section = fault_section(subject)
-    (panel,) = section.panels
+    (panel,) = fault_section(subject).panels
     assert panel.figures.rows == (
         ("local", "5,000", "2500", "2 s", "8 s", "11 s", "17", "3 of 20000", "4", "2 of 900"),
     )
@@ -163,8 +162,7 @@ def test_bars_show_how_long_a_node_was_away_and_what_never_comes_back(tmp_path: 
         Made({"data disks": "ephemeral"}, more={"recovery": SEEN}),
     ]
     (subject,) = subjects_of([make_run(tmp_path, trials, title="Lost?")])
-    section = fault_section(subject)
-    bars = section.panels[0]
+    bars = fault_section(subject).panels[0]
     assert bars.title == "until whole again"
     assert bars.figures.rows == (
         ("attached", "20 s", "never"),

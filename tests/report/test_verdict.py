@@ -206,13 +206,11 @@ def test_one_or_two_repeats_of_one_truth_are_never_told_apart() -> None:
                 )
                 for _ in range(2)
             ]
-            judged = judge(Quantity.OPS, *sides)
-            assert judged.outcome is Outcome.CANNOT_TELL
+            assert judge(Quantity.OPS, *sides).outcome is Outcome.CANNOT_TELL
 
 
 def test_a_sentence_on_several_levels_says_how_surely_all_hold_at_once() -> None:
     three = judge(Quantity.OPS, Sample((100.0, 101.0, 102.0)), Sample((150.0, 151.0, 152.0)))
-    assert three is not None
     assert wording.basis_of([three]) == wording.basis(three)
     told = wording.basis_of([three] * 4).replace(wording.SPACE, " ")
     assert told == "90 % interval, 3 repeats; all 4 at once: 60 % at least"

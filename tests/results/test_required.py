@@ -23,9 +23,7 @@ require: %s
 def required(asked: str, disks: str = "4 x azure/P30", caching: str = "None") -> Any:
     """Return what a file requires, as a stored run tells it."""
     trial = parse(FILE % (disks, caching, asked)).trials("predict")[0]
-    found = required_of(trial.spec.model_dump(mode="json"))
-    assert found is not None
-    return found
+    return required_of(trial.spec.model_dump(mode="json"))
 
 
 def result(p99_ms: float = 5.0, rate: float = 1000.0, **more: Any) -> TrialResult:
@@ -47,16 +45,14 @@ def test_a_bound_is_met_missed_or_inside_the_range_of_the_repeats() -> None:
         ([11.0, 12.0], Outcome.MISSED),
         ([9.0, 12.0], Outcome.CANNOT_TELL),
     ):
-        told = kept(asked, [result(figure) for figure in figures])
-        assert told.outcome is outcome
+        assert kept(asked, [result(figure) for figure in figures]).outcome is outcome
 
 
 def test_a_bound_inside_the_band_of_a_prediction_cannot_be_told() -> None:
     asked = required("{read: {p99: 10ms}}")
     for high, outcome in ((1.2, Outcome.MET), (2.5, Outcome.CANNOT_TELL)):
         bands = {"figures": {"p99_ms": {"low": 0.8, "high": high}}}
-        told = kept(asked, [result(5.0, bands=bands)])
-        assert told.outcome is outcome
+        assert kept(asked, [result(5.0, bands=bands)]).outcome is outcome
 
 
 def test_an_overload_inside_the_band_of_the_rate_cannot_be_told() -> None:
@@ -103,8 +99,7 @@ def test_a_year_counts_its_longest_recovery() -> None:
         "row_unavailable_min": 0,
         "loss_probability": 0,
     }
-    told = kept(required(STATED), [result(recovery={"yearly": year})])
-    assert told.outcome is Outcome.MISSED
+    assert kept(required(STATED), [result(recovery={"yearly": year})]).outcome is Outcome.MISSED
 
 
 def test_a_recovery_without_a_loss_is_an_error_of_the_file() -> None:
@@ -119,8 +114,7 @@ def test_local_disks_and_readwrite_caches_do_not_survive_deallocation() -> None:
         ("4 x azure/P30", "ReadWrite", Outcome.MISSED),
         ("4 x azure/P30", "ReadOnly", Outcome.MET),
     ):
-        told = kept(required(asked, disks, caching), [result()])
-        assert told.outcome is outcome
+        assert kept(required(asked, disks, caching), [result()]).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -147,8 +141,7 @@ def test_head_room_follows_from_the_fullest_limit() -> None:
     asked = required("{head_room: 20%}")
     for used, outcome in ((0.8, Outcome.MET), (0.9, Outcome.MISSED)):
         bound = {"resource": "read slots", "utilisation": used}
-        told = kept(asked, [result(bottleneck=bound)])
-        assert told.outcome is outcome
+        assert kept(asked, [result(bottleneck=bound)]).outcome is outcome
 
 
 def test_what_is_exactly_at_its_bound_is_no_miss() -> None:
@@ -167,13 +160,11 @@ def test_a_price_above_the_budget_or_unknown_is_told() -> None:
         (5001.0, Outcome.MISSED),
         (None, Outcome.CANNOT_TELL),
     ):
-        told = kept(asked, [result(price_usd_per_month=price)])
-        assert told.outcome is outcome
+        assert kept(asked, [result(price_usd_per_month=price)]).outcome is outcome
 
 
 def test_a_rate_that_was_never_offered_cannot_be_told() -> None:
-    told = kept(required("{rate: 2000/s}"), [result()])
-    assert told.outcome is Outcome.CANNOT_TELL
+    assert kept(required("{rate: 2000/s}"), [result()]).outcome is Outcome.CANNOT_TELL
 
 
 @pytest.mark.parametrize(

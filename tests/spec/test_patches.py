@@ -107,8 +107,7 @@ def test_shares_and_the_end_are_one_value() -> None:
 
 
 def test_null_takes_a_key_away() -> None:
-    cluster = patched(ROWS, "{cluster.volumes.commitlog: null}").cluster
-    assert list(cluster.volumes) == ["data"]
+    assert list(patched(ROWS, "{cluster.volumes.commitlog: null}").cluster.volumes) == ["data"]
 
 
 def test_a_level_may_add_a_whole_volume() -> None:
@@ -161,8 +160,7 @@ def test_two_factors_may_set_the_same_value() -> None:
     factors = (
         "factors:\n  first:\n    a: {cluster.nodes: 5}\n  second:\n    b: {cluster.nodes: 5}\n"
     )
-    cluster = spec.parse(HEAD + ROWS + factors).trials("predict")[0].spec.cluster
-    assert cluster.nodes == 5
+    assert spec.parse(HEAD + ROWS + factors).trials("predict")[0].spec.cluster.nodes == 5
 
 
 def test_a_part_of_the_matrix_keeps_its_numbers() -> None:

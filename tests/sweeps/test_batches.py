@@ -71,9 +71,7 @@ def test_the_end_of_a_sweep_is_shared_out_in_short_batches(cores: int) -> None:
 
 def test_a_sweep_whose_length_nobody_tells_has_batches_of_one_length() -> None:
     batches = Batches({"cell": cell} for cell in range(100))
-    first = batches.take(2)
-    assert first is not None
-    batches.took(first, 0.001)
+    batches.took(batches.take(2), 0.001)
     second, third = batches.take(2), batches.take(2)
     assert (second and second.jobs, third and third.jobs) == (2, 2)
 
