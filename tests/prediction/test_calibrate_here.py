@@ -40,17 +40,17 @@ CHOSEN = (
 ALONE = "from the disk, 1 thread"
 
 
-def package() -> Calibration:
-    return calibration_for("cassandra")
-
-
 def start() -> Calibration:
-    return here.on_this_machine(package(), here.experiment_of("azure/P30", CPUS))
+    return here.on_this_machine(calibration_for("cassandra"), here.experiment_of("azure/P30", CPUS))
 
 
 def asked(minutes: float = 10.0) -> here.Asked:
     return here.Asked(
-        "azure/P30", minutes, Path("unused"), Options(fidelity="quick", seed=1), package()
+        "azure/P30",
+        minutes,
+        Path("unused"),
+        Options(fidelity="quick", seed=1),
+        calibration_for("cassandra"),
     )
 
 
@@ -93,7 +93,9 @@ def rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     values = own_client(start().values() | TRUTH)
     jobs = []
     for number, name in enumerate(names):
-        job = prepare_rehearsed(trials[name], load_catalog(), package(), "x", QUICK).job
+        job = prepare_rehearsed(
+            trials[name], load_catalog(), calibration_for("cassandra"), "x", QUICK
+        ).job
         told = with_parameters(job, values)
         jobs.append({"cell": number, "seed": 7, "fidelity": "quick", **told})
     found = Run.create(tmp_path, info())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from disklab import spec
 from disklab.catalog import cpu_speed, load_catalog
-from disklab.databases.calibration import Calibration, calibration_for, is_cpu_time
+from disklab.databases.calibration import calibration_for, is_cpu_time
 from disklab.databases.registry import simulated_of
 from disklab.prediction.cells import prepare
 from disklab.prediction.counted import prepare_rehearsed
@@ -36,19 +36,15 @@ def trial(engine: str, server: str, client: str, more: str = "") -> Trial:
     return spec.parse(text, "x.yaml").trials("rehearse" if more else "predict")[0]
 
 
-def package(engine: str) -> Calibration:
-    return calibration_for(engine)
-
-
 def costs(engine: str, of: Trial) -> dict[str, int]:
-    job = prepare(of, load_catalog(), package(engine), "x.yaml").job
+    job = prepare(of, load_catalog(), calibration_for(engine), "x.yaml").job
     parameters: dict[str, int] = job[KEYS[engine]]["parameters"]
     return parameters
 
 
 @pytest.mark.parametrize("engine", KEYS)
 def test_cpu_times_are_as_long_as_the_vms_make_them(engine: str) -> None:
-    catalog, calibration = load_catalog(), package(engine)
+    catalog, calibration = load_catalog(), calibration_for(engine)
     at_home = calibration.server_vm
     home = next(name for name, vm in catalog.vms.items() if vm.series_name == at_home)
     slower = cpu_speed(catalog, at_home).over(cpu_speed(catalog, SLOW))
@@ -68,11 +64,11 @@ def test_cpu_times_are_as_long_as_the_vms_make_them(engine: str) -> None:
 def test_a_rehearsal_has_the_times_of_the_machine_that_they_were_measured_on(engine: str) -> None:
     rehearse = "rehearse: {nodes: 1, scale: 1/40}\n"
     rehearsed = prepare_rehearsed(
-        trial(engine, SLOW, SLOW, rehearse), load_catalog(), package(engine), "x.yaml"
+        trial(engine, SLOW, SLOW, rehearse), load_catalog(), calibration_for(engine), "x.yaml"
     )
     assert rehearsed.job is not None, rehearsed.reasons
     parameters = rehearsed.job[KEYS[engine]]["parameters"]
-    assert parameters["statement_cpu_ns"] == package(engine).values()["statement_cpu_ns"]
+    assert parameters["statement_cpu_ns"] == calibration_for(engine).values()["statement_cpu_ns"]
 
 
 @pytest.mark.parametrize("engine", KEYS)
@@ -84,13 +80,13 @@ def test_a_vm_that_nobody_measured_is_named(engine: str) -> None:
     simulated = simulated_of(engine)
     for known, count in ((without, 1), (catalog, 0)):
         cell = only(ClusterTrial, trial(engine, SLOW, SLOW).spec)
-        warnings = " ".join(simulated.warnings(cell, known, package(engine)))
+        warnings = " ".join(simulated.warnings(cell, known, calibration_for(engine)))
         assert warnings.count(f"the speed of a vCPU of {series}") == count
 
 
 def uncertain(vm: str) -> Uncertain:
     at = trial("postgresql", vm, vm)
-    calibration = package("postgresql")
+    calibration = calibration_for("postgresql")
     job = prepare(at, load_catalog(), calibration, "x.yaml").job
     return Uncertain(at, calibration, job, "x.yaml")
 
@@ -102,7 +98,7 @@ def test_bands_are_wider_where_costs_are_carried() -> None:
     added = {one.key for one in abroad.unknowns()} - {one.key for one in at_home.unknowns()}
     speeds = {("speed of a vCPU", "server"), ("speed of a vCPU", "client")}
     assert added >= {*speeds, ("carried over", "times between processes")}
-    assert at_home.residuals == package("postgresql").residuals
+    assert at_home.residuals == calibration_for("postgresql").residuals
     small = abroad.calibration.model_copy(update={"residuals": {}}) if abroad.calibration else None
     assert replace(abroad, calibration=small).residuals["p99_ms"].within > 1.5
     moved = abroad.moved({("speed of a vCPU", "server"): -0.5})["postgresql"]["parameters"]
@@ -124,11 +120,13 @@ workload: {operations: {read: 50%%, write: 50%%}, load: {threads: 64}, stop: {du
     jobs = {}
     for version in ("", ', version: "5.0"'):
         (one,) = spec.parse(text % version, "x.yaml").trials("predict")
-        jobs[version] = prepare(one, load_catalog(), package("cassandra"), "x.yaml").job["database"]
+        jobs[version] = prepare(one, load_catalog(), calibration_for("cassandra"), "x.yaml").job[
+            "database"
+        ]
     older, newer = jobs.values()
     assert len(older["cluster"]["ownership_ppm"]) == 6
     assert "tokens_per_node" not in older["cluster"]
     assert "ownership_ppm" not in newer["cluster"]
     assert newer["cluster"]["tokens_per_node"] > 2_000
-    known = package("cassandra").newest().values()
+    known = calibration_for("cassandra").newest().values()
     assert newer["parameters"]["client_read_cpu_ns"] == known["client_read_cpu_ns"] < 100_000

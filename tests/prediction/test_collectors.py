@@ -41,24 +41,22 @@ def trial(vm: str = "azure/Standard_DS14_v2", version: str = "", row: str = "5 x
     return spec.parse(text, "x.yaml").trials("predict")[0]
 
 
-def package() -> Calibration:
-    return calibration_for("cassandra")
-
-
 def part(one: Trial) -> dict[str, dict[str, int]]:
-    found = prepare(one, load_catalog(), package(), "x.yaml").job["database"]
+    found = prepare(one, load_catalog(), calibration_for("cassandra"), "x.yaml").job["database"]
     return {"collector": found["cluster"]["collector"], "parameters": found["parameters"]}
 
 
 def unknowns(one: Trial) -> set[str]:
-    calibration = package().of_version(one.spec.database.version if one.spec.database else None)
-    job = prepare(one, load_catalog(), package(), "x.yaml").job
+    calibration = calibration_for("cassandra").of_version(
+        one.spec.database.version if one.spec.database else None
+    )
+    job = prepare(one, load_catalog(), calibration_for("cassandra"), "x.yaml").job
     return {found.key[1] for found in Uncertain(one, calibration, job, "x.yaml").unknowns()}
 
 
 def test_the_calibrated_jvm_is_the_one_of_the_study() -> None:
     told = part(trial())
-    values = package().values()
+    values = calibration_for("cassandra").values()
     assert told["collector"]["young_bytes"] == values["at_young_bytes"]
     assert told["collector"]["threads"] == values["at_collector_threads"] == 13
     assert told["parameters"]["read_pause_ns"] == values["read_pause_ns"] == 8_516_363
@@ -99,8 +97,8 @@ def test_zgc_stops_shortly_whatever_the_cores_and_takes_processor_time() -> None
 
 def test_bands_move_the_stops_of_zgc_and_not_those_of_g1() -> None:
     one = jvm("{collector: zgc}")
-    calibration = package().newest().with_collector("zgc")
-    job = prepare(one, load_catalog(), package(), "x.yaml").job
+    calibration = calibration_for("cassandra").newest().with_collector("zgc")
+    job = prepare(one, load_catalog(), calibration_for("cassandra"), "x.yaml").job
     moved = Uncertain(one, calibration, job, "x.yaml").moved({("parameter", "read_pause_ns"): 0.5})
     stop = calibration.parameters["read_pause_ns"].value
     assert moved["database"]["parameters"]["read_pause_ns"] == round(stop * math.exp(0.5))
@@ -108,7 +106,7 @@ def test_bands_move_the_stops_of_zgc_and_not_those_of_g1() -> None:
 
 def test_a_heap_of_the_file_s_own_moves_young_generation_and_page_cache() -> None:
     small, large = (
-        prepare(jvm(text), load_catalog(), package(), "x.yaml").job
+        prepare(jvm(text), load_catalog(), calibration_for("cassandra"), "x.yaml").job
         for text in ("{heap: 8GiB}", "{heap: 24GiB}")
     )
     at, then = small["database"]["cluster"], large["database"]["cluster"]
@@ -125,7 +123,9 @@ def test_parnew_may_be_had_with_later_versions_too(name: str) -> None:
 
 
 def test_what_is_not_calibrated_is_refused() -> None:
-    reasons = prepare(jvm("{collector: shenandoah}"), load_catalog(), package(), "x.yaml").reasons
+    reasons = prepare(
+        jvm("{collector: shenandoah}"), load_catalog(), calibration_for("cassandra"), "x.yaml"
+    ).reasons
     assert any("not calibrated" in one.rule for one in reasons)
 
 
@@ -167,7 +167,7 @@ def test_version_3_has_the_young_generation_of_parnew() -> None:
 
 
 def test_newer_versions_have_pauses_of_their_own_and_a_key_cache() -> None:
-    told, newer = part(trial(version="4.1")), package().newer
+    told, newer = part(trial(version="4.1")), calibration_for("cassandra").newer
     assert told["parameters"]["read_pause_ns"] == newer.parameters["read_pause_ns"].value
     assert told["parameters"]["at_young_bytes"] == newer.physical["at_young_bytes"].value
     # 100 MiB of keys of 80 bytes, for 60 million rows x 1 copy on six nodes.
@@ -176,7 +176,11 @@ def test_newer_versions_have_pauses_of_their_own_and_a_key_cache() -> None:
 
 
 def test_cpu_times_go_to_other_vms_by_the_speed_of_their_vcpus() -> None:
-    catalog, calibration, newer = load_catalog(), package(), package().newest()
+    catalog, calibration, newer = (
+        load_catalog(),
+        calibration_for("cassandra"),
+        calibration_for("cassandra").newest(),
+    )
     slow, at_home = "azure/Standard_L8s_v2", "azure/Standard_DS14_v2"
     for version, known, measured_on in (
         ("3.11", calibration, "azure/DSv2"),
@@ -193,7 +197,9 @@ def test_cpu_times_go_to_other_vms_by_the_speed_of_their_vcpus() -> None:
 
 def test_a_calibration_that_names_no_vm_is_carried_nowhere() -> None:
     """As files are that `disklab calibrate` wrote before."""
-    content = package().model_dump(mode="json", exclude={"server_vm": True, "client_vm": True})
+    content = calibration_for("cassandra").model_dump(
+        mode="json", exclude={"server_vm": True, "client_vm": True}
+    )
     del content["newer"]["server_vm"], content["newer"]["client_vm"]
     older = Calibration.model_validate(content)
     slow = trial("azure/Standard_L8s_v2", version="5.0")
@@ -213,11 +219,11 @@ def test_a_rehearsal_has_the_collector_of_this_machine(monkeypatch: pytest.Monke
     text = TEXT.format(vm="azure/Standard_DS3_v2", version="", row="5 x 818B")
     text += "rehearse: {nodes: 1, scale: 1/40, time_dilation: 1}\n"
     (one,) = spec.parse(text, "x.yaml").trials("rehearse")
-    job = prepare_rehearsed(one, load_catalog(), package(), "x.yaml").job
+    job = prepare_rehearsed(one, load_catalog(), calibration_for("cassandra"), "x.yaml").job
     # A fortieth of 3.5 GiB would be too small a heap: it has 1 GiB.
     collector = job["database"]["cluster"]["collector"]
     assert (collector["young_bytes"], collector["threads"]) == (int(GIB * 0.6), 2)
-    newer = package().newest().values()
+    newer = calibration_for("cassandra").newest().values()
     assert job["database"]["parameters"]["read_pause_ns"] == newer["read_pause_ns"]
 
 

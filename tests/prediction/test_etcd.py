@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from disklab import spec
-from disklab.catalog import load_catalog
 from disklab.databases.calibration import package_calibration
 from disklab.databases.etcd.simulated import SIMULATED
-from disklab.engine.process import simulate
-from disklab.prediction.cells import Prepared, prepare
+
+from tests.prediction.jobs import job, prepared, refused, simulated
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-CATALOG = load_catalog()
 TEXT = (EXPERIMENTS / "etcd-which-disk.yaml").read_text()
-
-
-def prepared(text: str = TEXT) -> list[Prepared]:
-    trials = spec.parse(text, Path(os.devnull)).trials("predict")
-    return [prepare(trial, CATALOG, None, "x.yaml") for trial in trials]
-
-
-def job(text: str = TEXT) -> dict[str, Any]:
-    return prepared(text)[0].needed()["etcd"]  # type: ignore[no-any-return]
 
 
 def with_settings(settings: str) -> str:
@@ -33,7 +19,7 @@ def with_settings(settings: str) -> str:
 
 
 def test_a_job_has_the_times_that_etcd_has_without_a_setting() -> None:
-    settings = job()["database"]
+    settings = job(TEXT)["database"]
     assert settings["heartbeat_ns"] == 100_000_000
     assert settings["election_ns"] == 1_000_000_000
     assert settings["batch_interval_ns"] == 100_000_000
@@ -53,7 +39,7 @@ def test_settings_of_the_file_are_followed() -> None:
     assert settings["batch_interval_ns"] == 1_000_000_000
     assert settings["batch_puts"] == 10_000, "etcd takes its default for zero"
     assert settings["snapshot_entries"] == 7
-    (unread,) = [note for note in prepared(text)[0].warnings if "not modelled" in note]
+    (unread,) = [note for note in prepared(text).warnings if "not modelled" in note]
     assert unread.endswith("quota-backend-bytes")
 
 
@@ -89,15 +75,11 @@ def test_what_is_not_modelled_is_refused_with_the_reason(
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new, 1)
-    cell = prepared(text)[0]
-    assert cell.job is None
-    assert any(rule in problem.rule for problem in cell.reasons)
-    assert all(problem.way_out for problem in cell.reasons)
+    refused(text, rule)
 
 
 def test_an_answer_is_held_against_etcds_own_rules() -> None:
-    cell = {"etcd": job(), "seed": 1, "cell": 0, "fidelity": "quick"}
-    (answer,) = simulate([cell])
+    answer = simulated(etcd=job(TEXT))
     fsync, commit = SIMULATED.rules(answer)
     assert fsync.what == "99th percentile of WAL fsync"
     assert (fsync.below_ms, commit.below_ms) == (10.0, 25.0)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from disklab import spec
-from disklab.catalog import load_catalog
-from disklab.databases.calibration import calibration_for
 from disklab.databases.mariadb.simulated import amount, row_bytes
-from disklab.engine.process import simulate
-from disklab.prediction.cells import Prepared, prepare
-from disklab.prediction.counted import prepare_rehearsed
 from disklab.prediction.outcome import result_of
 from disklab.spec.model import Dataset
 
-CATALOG = load_catalog([])
+from tests.prediction.jobs import job, prepared, prepared_trial, refused, simulated
 
 ROWS = """\
 title: small
@@ -42,23 +35,6 @@ workload:
 
 def with_settings(text: str, settings: str) -> str:
     return text.replace("{sync_binlog: 1}", "{sync_binlog: 1, " + settings + "}")
-
-
-def prepared(text: str) -> Prepared:
-    (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    return prepare(trial, CATALOG, calibration_for("mariadb"), "x.yaml")
-
-
-def job(text: str) -> Any:
-    found = prepared(text)
-    assert found.job is not None, found.reasons
-    return found.job["mariadb"]
-
-
-def sums(text: str) -> Any:
-    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
-    (answer,) = simulate([made])
-    return answer["telemetry"]
 
 
 def test_memory_is_the_providers_plan() -> None:
@@ -131,8 +107,7 @@ def test_copies_are_a_replica_or_galera() -> None:
 def test_what_was_rehearsed_is_predicted_at_its_scale() -> None:
     text = SYSBENCH + "rehearse: {scale: 1/10}\n"
     (trial,) = spec.parse(text, "x.yaml").trials("rehearse")
-    found = prepare_rehearsed(trial, CATALOG, calibration_for("mariadb"), "x.yaml").job
-    here, whole = found["mariadb"], job(SYSBENCH)
+    here, whole = prepared_trial(trial, rehearsed=True).job["mariadb"], job(SYSBENCH)
     pool = "buffer_pool_bytes"
     assert here["database"][pool] < whole["database"][pool] / 9
     assert here["tables"][0]["rows"] == whole["tables"][0]["rows"] // 10
@@ -162,10 +137,7 @@ def test_rows_and_sysbench_have_innodbs_bytes() -> None:
     ],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(text: str, reason: str) -> None:
-    found = prepared(text)
-    assert found.job is None
-    assert any(reason in problem.rule for problem in found.reasons)
-    assert all(problem.way_out for problem in found.reasons)
+    refused(text, reason)
 
 
 COLD = "title: small\nbefore: {page_cache: cold}"
@@ -186,16 +158,14 @@ def test_operations_of_rows_wait_as_innodb_has_them_wait(kind: str, row: str, ab
     text = ROWS.replace("write: 50%", f"{kind}: 50%").replace("title: small", COLD)
     text = text.replace("azure/P15", "azure/P60").replace("10 x 100B", row)
     made = job(with_settings(text, "innodb_buffer_pool_size: 64M"))
-    request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": made}
-    answers = simulate([request, {**request, "cell": 2, "ablate": [ablate]}])
-    usual, without = sorted(answers, key=lambda answer: int(answer["cell"]))
+    usual, without = (simulated(mariadb=made, ablate=some) for some in ([], [ablate]))
     assert without["ops_per_s"] > 1.2 * usual["ops_per_s"]
 
 
 def test_rows_are_added_where_others_are_deleted() -> None:
     mixture = "read: 50%, insert: 40%, delete: 10%}\n  keys: latest"
     text = ROWS.replace("read: 50%, write: 50%}", mixture)
-    found = sums(with_settings(text, "innodb_buffer_pool_size: 64M"))
+    found = simulated(mariadb=job(with_settings(text, "innodb_buffer_pool_size: 64M")))["telemetry"]
     assert found["write_bytes_per_operation"] > 400
     assert found["read_ios_per_operation"] < 0.5
 
@@ -204,8 +174,10 @@ def test_without_doublewrite_fewer_bytes_are_written() -> None:
     small = "innodb_buffer_pool_size: 64M"
     # After 5 s the page cleaner has not been through the pool yet.
     longer = SYSBENCH.replace("duration: 5s", "duration: 20s")
-    twice = sums(with_settings(longer, small))
-    off = sums(with_settings(longer, f"{small}, innodb_doublewrite: off"))
+    twice = simulated(mariadb=job(with_settings(longer, small)))["telemetry"]
+    off = simulated(mariadb=job(with_settings(longer, f"{small}, innodb_doublewrite: off")))[
+        "telemetry"
+    ]
     assert off["write_bytes_per_operation"] < 0.75 * twice["write_bytes_per_operation"]
 
 
@@ -228,8 +200,8 @@ def test_whether_a_disk_lets_doublewrite_be_off_is_told() -> None:
 
 def test_a_small_pool_reads_from_its_disk() -> None:
     text = ROWS.replace("title: small", "title: small\nbefore: {page_cache: warm}")
-    assert sums(text)["read_ios_per_operation"] < 0.01
-    small = sums(with_settings(text, "innodb_buffer_pool_size: 64M"))
+    assert simulated(mariadb=job(text))["telemetry"]["read_ios_per_operation"] < 0.01
+    small = simulated(mariadb=job(with_settings(text, "innodb_buffer_pool_size: 64M")))["telemetry"]
     assert small["read_ios_per_operation"] > 0.5
 
 
@@ -237,8 +209,7 @@ def test_writes_that_another_node_holds_up_name_it_as_the_bottleneck() -> None:
     text = with_settings(copies(SYSBENCH, 3), "innodb_buffer_pool_size: 64M")
     text = text.replace("threads: 4", "threads: 16")
     (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
-    (answer,) = simulate([made])
+    answer = simulated(mariadb=job(text))
     assert answer["bottleneck"]["resource"] == "latency"
     result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
     assert result.bottleneck.resource == "slow replica"
@@ -278,8 +249,7 @@ def test_tpcc_comes_in_texts_of_several_statements_with_one_commit() -> None:
     for kind in found["workload"]["transactions"]:
         commits = [each["commits"] * each["times"] for each in kind["statements"]]
         assert commits == [0] * (len(commits) - 1) + [1]
-    made = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}
-    (answer,) = simulate([made])
+    answer = simulated(mariadb=found)
     # 12.86 new orders a minute and warehouse at most, by keying and thinking.
     assert answer["ops_per_s"] * 60 == pytest.approx(12.86 * 20, rel=0.15)
 
@@ -292,7 +262,7 @@ def test_terminals_that_do_not_wait_are_one_a_connection() -> None:
     assert [each["workload"]["load"] for each in (restless, resting)] == [
         {"closed": {"threads": threads}} for threads in (40, 200)
     ]
-    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": restless}])
+    answer = simulated(mariadb=restless)
     # The mix is that of the standard, and no terminal bounds it.
     shares = {name: each["ops_per_s"] for name, each in answer["per_operation"].items()}
     assert shares["payment"] / shares["new order"] == pytest.approx(43 / 45, rel=0.1)
@@ -339,8 +309,8 @@ def test_pgbench_s_tpcb_changes_a_row_of_three_tables_and_adds_one() -> None:
     of_tpcb = job(text)
     tables = {table["name"]: table["rows"] for table in of_tpcb["tables"]}
     assert tables == {"accounts": 2_000_000, "tellers": 2560, "branches": 256, "tpcb history": 1}
-    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": of_tpcb}])
-    (plain,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(SYSBENCH)}])
+    answer = simulated(mariadb=of_tpcb)
+    plain = simulated(mariadb=job(SYSBENCH))
     assert 1 < answer["ops_per_s"] / plain["ops_per_s"] < 10
 
 
@@ -353,7 +323,7 @@ def test_a_killed_server_comes_back_by_its_redo_log() -> None:
     found = job(text)
     assert [event["what"] for event in found["faults"]["events"]] == ["kill", "start"]
     (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}])
+    answer = simulated(mariadb=found)
     result = result_of(trial, 0, "x", answer, warnings=[], price_usd_per_month=None)
     (replay,) = result.recovery.rebuilds
     assert replay.kind == "replay"
@@ -363,7 +333,7 @@ def test_a_killed_server_comes_back_by_its_redo_log() -> None:
 @pytest.mark.parametrize(("nodes", "patience_s"), [(2, 10.0), (3, 5.5)])
 def test_commits_wait_for_another_server_that_has_ended(nodes: int, patience_s: float) -> None:
     found = job(copies(TIMED, nodes) + "events: [{at: 10s, kill: n2}]\n")
-    (answer,) = simulate([{"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": found}])
+    answer = simulated(mariadb=found)
     course = answer["faults"]["course"]["completed"]
     second = 1 / answer["faults"]["course"]["interval_s"]
     waited = [number / second for number, count in enumerate(course) if not count]
@@ -381,6 +351,4 @@ def test_commits_wait_for_another_server_that_has_ended(nodes: int, patience_s: 
     ],
 )
 def test_what_breaks_beyond_the_model_is_refused(nodes: int, events: str, rule: str) -> None:
-    found = prepared(copies(TIMED, nodes) + f"events: [{events}]\n")
-    assert found.job is None
-    assert any(rule in problem.rule for problem in found.reasons), found.reasons
+    refused(copies(TIMED, nodes) + f"events: [{events}]\n", rule)

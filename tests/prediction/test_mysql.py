@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from disklab import spec
-from disklab.catalog import load_catalog
-from disklab.databases.calibration import calibration_for
 from disklab.databases.mysql.simulated import usual
-from disklab.engine.process import simulate
 from disklab.errors import UserError
-from disklab.prediction.cells import Prepared, prepare
 
-CATALOG = load_catalog([])
+from tests.prediction.jobs import job, prepared, simulated
+
 FILE = """\
 title: small
 cluster: {nodes: 1, vm: aws/m5.large, volumes: {data: {disks: aws/gp3(100GiB), filesystem: ext4}}}
@@ -24,17 +18,6 @@ workload:
 """
 
 
-def prepared(text: str) -> Prepared:
-    (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    return prepare(trial, CATALOG, calibration_for("mysql"), "x.yaml")
-
-
-def job(text: str) -> Any:
-    made = prepared(text)
-    assert made.job is not None, made.reasons
-    return made.job["mariadb"]
-
-
 def with_settings(settings: str, version: str = "8.0.20") -> str:
     given = "{sync_binlog: 1, " + settings + "}"
     return FILE.replace("{sync_binlog: 1}", given).replace("8.0.20", version)
@@ -42,10 +25,7 @@ def with_settings(settings: str, version: str = "8.0.20") -> str:
 
 def writes_of(text: str) -> float:
     """Return the writes to the disk of a transaction."""
-    request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
-    (answer,) = simulate([request])
-    writes: float = answer["telemetry"]["write_ios_per_operation"]
-    return writes
+    return float(simulated(mariadb=job(text))["telemetry"]["write_ios_per_operation"])
 
 
 def test_a_release_has_the_usual_values_of_its_manual() -> None:
@@ -133,8 +113,7 @@ def test_batches_of_four_pages_cost_a_part_of_the_rate() -> None:
 
     def rate(version: str, settings: str = "{") -> float:
         text = WRITES.replace("8.0.36", version).replace("{innodb_b", f"{settings}innodb_b")
-        request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": job(text)}
-        return float(next(iter(simulate([request])))["ops_per_s"])
+        return float(simulated(mariadb=job(text))["ops_per_s"])
 
     of_8_0 = rate("8.0.36")
     assert 0.5 < of_8_0 / rate("8.4.3") < 1.15
@@ -163,11 +142,8 @@ def test_a_new_index_has_full_leaves_that_split_and_merge() -> None:
         if access["table"] == "k"
     ]
     assert kinds == [("update", "update"), ("delete", "delete"), ("insert", "insert")]
-    request = {"cell": 1, "seed": 1, "fidelity": "quick", "mariadb": made}
     with_splits, without = (
-        next(iter(simulate([{**request, "ablate": ablate}])))["telemetry"][
-            "write_bytes_per_operation"
-        ]
+        simulated(mariadb=made, ablate=ablate)["telemetry"]["write_bytes_per_operation"]
         for ablate in ([], ["index_splits"])
     )
     # Our own MariaDB wrote 1.6 pages where 1.0 was simulated without (docs/predict-mariadb.md).

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.catalog import load_catalog
-from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.databases.postgresql.simulated import entry_bytes, quantity, row_bytes
-from disklab.engine.process import simulate
-from disklab.prediction.cells import Prepared, prepare
-from disklab.prediction.counted import prepare_rehearsed
 from disklab.spec.model import Dataset
 
+from tests.prediction.jobs import job, prepared, prepared_trial, refused, simulated
+
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "postgresql-disk-types-quick.yaml"
-CATALOG = load_catalog([])
 
 SMALL = """\
 title: small
@@ -38,19 +34,6 @@ SYSBENCH = SMALL.replace("dataset: {rows: 1M, row: 10 x 100B}\n", "").replace(
   stop: {duration: 40s}
 """,
 )
-
-
-def postgresql() -> Calibration:
-    return calibration_for("postgresql")
-
-
-def prepared(text: str) -> Prepared:
-    (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    return prepare(trial, CATALOG, postgresql(), "x.yaml")
-
-
-def job(text: str) -> Any:
-    return prepared(text).job["postgresql"]
 
 
 def test_memory_is_the_providers_plan() -> None:
@@ -102,7 +85,7 @@ def test_reads_and_writes_of_rows_are_transactions_of_one_statement() -> None:
 def test_a_rehearsal_has_its_own_memory_and_writes_the_same_bytes_again() -> None:
     experiment = spec.parse(SMALL + "rehearse: {scale: 1/50}\n", "x.yaml")
     (trial,) = experiment.trials("rehearse", scale=Fraction(1, 50), nodes=1)
-    made = prepare_rehearsed(trial, CATALOG, postgresql(), "x.yaml").job["postgresql"]
+    made = prepared_trial(trial, rehearsed=True).job["postgresql"]
     assert made["database"]["shared_buffers_bytes"] == (4 << 30) // 50 // 1024 * 1024
     # The server's least: two segments of 16 MiB are too few.
     assert made["database"]["max_wal_bytes"] == 64 << 20
@@ -148,20 +131,12 @@ def test_rows_of_several_sizes_are_the_simulators_too() -> None:
     ],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, reason: str) -> None:
-    found = prepared(SMALL.replace(old, new, 1))
-    assert found.job is None
-    assert any(reason in problem.rule for problem in found.reasons)
-    assert all(problem.way_out for problem in found.reasons)
+    refused(SMALL.replace(old, new, 1), reason)
 
 
 def test_the_quick_experiment_is_answered_and_bound_by_its_disks() -> None:
     trials = spec.load(EXPERIMENT).trials("predict")
-    jobs = []
-    for trial in trials[:2]:
-        made = prepare(trial, CATALOG, postgresql(), "x.yaml").job
-        jobs.append({"cell": trial.index, "seed": 1, "fidelity": "quick", **(made or {})})
-    answers = {answer["cell"]: answer for answer in simulate(jobs)}
-    read, write = answers[trials[0].index], answers[trials[1].index]
+    read, write = (simulated(**prepared_trial(trial).needed()) for trial in trials[:2])
     for answer in (read, write):
         assert answer["event"] == "cell"
         assert answer["bottleneck"]["resource"] == "data disk IOPS"
@@ -191,9 +166,7 @@ def test_a_client_on_the_server_takes_its_cpu_from_the_servers_cores() -> None:
 
 
 def test_sysbench_in_memory_is_held_by_cpu_or_commits() -> None:
-    answer = next(
-        iter(simulate([{"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": job(SYSBENCH)}]))
-    )
+    answer = simulated(postgresql=job(SYSBENCH))
     assert answer["event"] == "cell"
     told = answer["per_operation"]
     assert told["select"]["operations"] == pytest.approx(
@@ -222,8 +195,7 @@ def test_scans_and_reads_before_writes_are_simulated_by_name(name: str, kinds: s
         assert further == pytest.approx(860 * slower, abs=1)
     else:
         assert further is None
-    one = {"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": asked}
-    (answer,) = [told for told in simulate([one]) if told["event"] == "cell"]
+    answer = simulated(postgresql=asked)
     assert set(answer["per_operation"]) == kinds
     if "scan" in kinds:
         counts = {kind: one["operations"] for kind, one in answer["per_operation"].items()}
@@ -249,17 +221,10 @@ def test_rows_that_sysbench_prefers_are_in_memory() -> None:
     """Three of four draws go to a hundredth of the rows: a pool that holds a seventh has these."""
     reads = SYSBENCH.replace("oltp_read_write", "oltp_point_select").replace("100k", "4M")
     reads = reads.replace("factor: 1}", "factor: 1, settings: {shared_buffers: 256MB}}")
-    kinds = ["uniform", "special", "gaussian", "pareto", "zipfian"]
-    jobs = [
-        {
-            "cell": number,
-            "seed": 1,
-            "fidelity": "quick",
-            "postgresql": job(reads.replace("threads: 16", f"threads: 16, rand_type: {kind}")),
-        }
-        for number, kind in enumerate(kinds)
-    ]
-    rates = {kinds[told["cell"]]: told["ops_per_s"] for told in simulate(jobs)}
+    rates = {}
+    for kind in ("uniform", "special", "gaussian", "pareto", "zipfian"):
+        drawn = job(reads.replace("threads: 16", f"threads: 16, rand_type: {kind}"))
+        rates[kind] = simulated(postgresql=drawn)["ops_per_s"]
     assert rates["special"] > 2 * rates["uniform"]
     assert rates["pareto"] > 1.5 * rates["uniform"]
     assert min(rates, key=rates.__getitem__) == "uniform"
@@ -267,8 +232,4 @@ def test_rows_that_sysbench_prefers_are_in_memory() -> None:
 
 def test_yugabytedb_draws_all_rows_alike() -> None:
     text = SYSBENCH.replace("engine: postgresql", "engine: yugabytedb")
-    (trial,) = spec.parse(
-        text.replace("threads: 16", "threads: 16, rand_type: special"), "x.yaml"
-    ).trials("predict")
-    calibration = calibration_for("yugabytedb")
-    assert "draws all alike" in str(prepare(trial, CATALOG, calibration, "x.yaml").reasons)
+    refused(text.replace("threads: 16", "threads: 16, rand_type: special"), "draws all alike")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
-from disklab.databases.calibration import Calibration, calibration_for
+from disklab.databases.calibration import calibration_for
 from disklab.databases.simulating import host_profile, own_client
 from disklab.engine.process import simulate
 from disklab.prediction.cells import with_parameters
@@ -30,16 +30,12 @@ TRUTH_NS = 600_000
 GIB = 1 << 30
 
 
-def cassandra() -> Calibration:
-    return calibration_for("cassandra")
-
-
 def rehearsed() -> list[Trial]:
     return spec.load(THREADS).trials("rehearse", time_dilation=8)
 
 
 def job_of(trial: Trial) -> Any:
-    made = prepare_rehearsed(trial, load_catalog(), cassandra(), "x.yaml")
+    made = prepare_rehearsed(trial, load_catalog(), calibration_for("cassandra"), "x.yaml")
     return made.job
 
 
@@ -88,7 +84,7 @@ def test_what_is_simulated_is_what_was_rehearsed() -> None:
 
 def results(trials: list[Trial]) -> list[TrialResult]:
     """Simulate the trials with a known overhead, and tell the figures as a rehearsal's."""
-    values = own_client(cassandra().newest().values() | {"overhead_ns": TRUTH_NS})
+    values = own_client(calibration_for("cassandra").newest().values() | {"overhead_ns": TRUTH_NS})
     asked = (
         {"cell": at, "seed": 7, "fidelity": "full", **with_parameters(job_of(one), values)}
         for at, one in enumerate(trials)

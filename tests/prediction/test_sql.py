@@ -8,19 +8,15 @@ from typing import Any
 
 import pytest
 from disklab import spec
-from disklab.catalog import load_catalog
-from disklab.databases.calibration import Calibration, calibration_for
 from disklab.databases.simulating import host_profile
-from disklab.engine.process import simulate
 from disklab.prediction.against import figures
-from disklab.prediction.cells import Prepared, prepare
 from disklab.prediction.counted import study_of
 from disklab.prediction.outcome import sql_figures
 
+from tests.prediction.jobs import prepared, prepared_trial, refused, simulated
 from tests.prediction.test_command import run
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "yugabytedb-disk-types.yaml"
-CATALOG = load_catalog([])
 READ_20, WRITE_20, READ_30, TPCC = 0, 1, 2, 4
 """Trials of the Premium SSD; the other disks follow five by five."""
 
@@ -34,18 +30,9 @@ workload:
 """
 
 
-def yugabytedb() -> Calibration:
-    return calibration_for("yugabytedb")
-
-
-def prepared(text: str) -> Prepared:
-    (trial,) = spec.parse(text, "x.yaml").trials("predict")
-    return prepare(trial, CATALOG, yugabytedb(), "x.yaml")
-
-
 def job(index: int) -> Any:
     trial = spec.load(EXPERIMENT).trials("predict")[index]
-    return prepare(trial, CATALOG, yugabytedb(), "x.yaml").job["sql"]
+    return prepared_trial(trial).job["sql"]
 
 
 def test_the_study_becomes_its_cluster() -> None:
@@ -109,10 +96,7 @@ def test_what_is_not_modelled_is_refused_with_the_reason(old: str, new: str, rea
     text = SMALL.replace(old, new, 1)
     if "operations: {" in new:
         text = text.replace("workload:", "dataset: {rows: 1M, row: 5 x 100B}\nworkload:", 1)
-    found = prepared(text)
-    assert found.job is None
-    assert any(reason in problem.rule for problem in found.reasons)
-    assert all(problem.way_out for problem in found.reasons)
+    refused(text, reason)
 
 
 def test_settings_and_loads_beyond_the_calibration_are_named() -> None:
@@ -127,8 +111,7 @@ def test_settings_and_loads_beyond_the_calibration_are_named() -> None:
 
 def test_thirty_tables_need_more_than_a_p15_gives() -> None:
     trials = [READ_30, READ_30 + 5, TPCC]
-    jobs = [{"cell": index, "seed": 1, "fidelity": "quick", "sql": job(index)} for index in trials]
-    answers = {answer["cell"]: answer for answer in simulate(jobs)}
+    answers = {index: simulated(sql=job(index)) for index in trials}
     premium, second = answers[READ_30], answers[READ_30 + 5]
     assert premium["bottleneck"]["resource"] == "data disk IOPS"
     assert premium["ops_per_s"] < 0.6 * second["ops_per_s"]
@@ -146,11 +129,7 @@ def test_thirty_tables_need_more_than_a_p15_gives() -> None:
 
 def test_credits_of_tpcc_end_in_quick_runs_where_they_end_in_full_ones() -> None:
     # Full, Premium SSD: 364 new orders a second, credits gone; v2: 428, and 13.98 reads for each.
-    jobs = [
-        {"cell": index, "seed": 1, "fidelity": "quick", "sql": job(index)}
-        for index in (TPCC, TPCC + 5)
-    ]
-    premium, second = sorted(simulate(jobs), key=lambda answer: int(answer["cell"]))
+    premium, second = (simulated(sql=job(index)) for index in (TPCC, TPCC + 5))
     assert min(one["left"] for one in premium["credits"] if "disk 0 IOPS" in one["place"]) == 0
     assert premium["ops_per_s"] == pytest.approx(364, rel=0.05)
     assert "latencies are too short" in premium["error_note"]
@@ -164,8 +143,7 @@ def test_credits_of_tpcc_end_in_quick_runs_where_they_end_in_full_ones() -> None
 )
 def test_a_quick_run_has_the_ios_of_a_full_one(trial: int, reads: float, writes: float) -> None:
     # Full, Premium SSD v2, for each transaction.
-    (answer,) = simulate([{"cell": 0, "seed": 1, "fidelity": "quick", "sql": job(trial + 5)}])
-    told = answer["telemetry"]
+    told = simulated(sql=job(trial + 5))["telemetry"]
     assert told["read_ios_per_operation"] == pytest.approx(reads, rel=0.05)
     assert told["write_ios_per_operation"] == pytest.approx(writes, rel=0.03)
 
