@@ -42,24 +42,21 @@ FINDINGS = (
         (
             "tests/hosts/test_other_namespaces.py::"
             "test_a_living_host_of_another_namespace_is_left_alone",
-            "tests/hosts/test_foreign_hosts.py::test_clean_touches_no_host_of_another_namespace",
+            "tests/hosts/test_other_namespaces.py::test_clean_touches_no_host_of_another_namespace",
         ),
     ),
     Finding(
         "H1",
         "root's part of the probe deleted any file, by an engine of fio's",
-        (
-            "tests/privilege/test_probing_swaps.py::"
-            "test_engines_and_options_of_fio_are_a_closed_list",
-        ),
+        ("tests/privilege/test_probing.py::test_engines_and_options_of_fio_are_a_closed_list",),
     ),
     Finding(
         "H2",
         "root's part of the probe wrote over a file swapped in after its proof",
         (
-            "tests/privilege/test_probing_swaps.py::"
+            "tests/privilege/test_probing.py::"
             "test_fio_reads_what_was_proved_whatever_its_name_leads_to",
-            "tests/privilege/test_probing_swaps.py::"
+            "tests/privilege/test_probing.py::"
             "test_a_device_that_was_proved_is_written_and_no_other_file",
         ),
     ),
@@ -75,7 +72,7 @@ FINDINGS = (
         "H4",
         "root's part of `run` made its caller the owner of a new folder anywhere",
         (
-            "tests/privilege/test_closed_lists.py::test_no_request_of_run_names_a_host_or_a_path",
+            "tests/privilege/test_requests.py::test_no_request_of_run_names_a_host_or_a_path",
             "tests/privilege/test_volumes.py::test_a_caller_mounts_in_no_folder_of_roots",
         ),
     ),
@@ -106,7 +103,7 @@ FINDINGS = (
         (
             "tests/procedures/test_stopped.py::"
             "test_an_engine_that_stood_still_makes_the_trial_invalid",
-            "tests/telemetry/test_gaps.py::test_a_long_stop_is_a_reason_and_so_are_many_short_ones",
+            "tests/telemetry/test_judgement.py::test_a_long_stop_is_a_reason_and_so_are_many_short_ones",
         ),
     ),
     Finding(
@@ -199,13 +196,13 @@ FINDINGS = (
     Finding(
         "L11",
         "pipes of the database's user were opened as files are",
-        ("tests/machines/test_page_cache.py::test_pipes_links_and_sockets_are_passed_over",),
+        ("tests/machines/test_local.py::test_pipes_links_and_sockets_are_passed_over",),
     ),
     Finding(
         "W1",
         "settling waited four minutes for an estimate that nobody renewed",
         (
-            "tests/databases/test_compactions.py::test_a_stale_estimate_is_not_waited_for",
+            "tests/databases/test_cassandra_rules.py::test_a_stale_estimate_is_not_waited_for",
             "tests/databases/test_cassandra.py::"
             "test_settling_ends_though_nobody_asks_a_truncated_table_for_its_estimate",
         ),
@@ -223,7 +220,7 @@ FINDINGS = (
         "W3",
         "the time that a rehearsal announced was not corrected while it ran",
         (
-            "tests/results/test_time_left.py::"
+            "tests/results/test_run.py::"
             "test_a_trial_that_takes_longer_corrects_what_is_left_while_it_runs",
         ),
     ),

@@ -18,7 +18,7 @@ from disklab.hosts.places import Places
 
 from campaigns.attack.kind import HurtError, Kind, Try, Yard
 from tests.hosts.test_decoys import seen
-from tests.hosts.test_foreign_hosts import FOLDERS, Holders, living
+from tests.hosts.test_other_namespaces import FOLDERS, Holders, living
 
 SEPARATE = ["unshare", "--pid", "--fork", "true"]
 

@@ -1,4 +1,4 @@
-"""`disklab advise` with the real simulator and the package's catalogue."""
+"""`disklab advise` with the real simulator and the package's catalogue, or prices of one's own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from disklab import spec
+from disklab.catalog import Price, load_catalog, vm_price, volume_price
+from disklab.catalog.load import with_more
 from disklab.cli.advise import beside, progress
 from disklab.results import Run
 from disklab.spec import bundled
@@ -230,3 +232,51 @@ def test_where_no_terminal_is_a_line_now_and_then_says_how_far_it_is(
         "sketching: 3 cells simulated",
         "simulating quick: 12 cells simulated; best so far: 1 x E8s_v5 with [P30], 500 USD a month",
     ]
+
+
+MINE = """prices:
+- {region: us-central1, per: hour, vms: {gcp/n2-standard-8: 0.31}}
+- {region: eastus, per: month, disks: {azure/P30: 100}}
+- region: us-central1
+  per: month
+  formulas: {gcp/hyperdisk-ml: {per_gib: 0.1}}
+"""
+
+
+def usd(price: object) -> float:
+    assert isinstance(price, Price), price
+    return price.usd_per_month
+
+
+def test_a_price_of_ones_own_comes_before_the_catalogues(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(MINE)
+    with with_more(file):
+        catalog = load_catalog()
+        assert usd(vm_price(catalog, "gcp/n2-standard-8", region="us-central1")) == 226.3
+        assert usd(volume_price(catalog, "2 x azure/P30")) == 200.0
+        # Of this disk the catalogue has no price.
+        assert usd(volume_price(catalog, "gcp/hyperdisk-ml(100GiB)")) == 10.0
+        assert not vm_price(catalog, "gcp/n2-standard-8").doubt("us-central1", None)  # type: ignore[union-attr]
+    assert not isinstance(volume_price(load_catalog(), "gcp/hyperdisk-ml(100GiB)"), Price)
+
+
+@pytest.mark.parametrize(
+    ("was", "wrong", "told"),
+    [
+        ("gcp/n2-standard-8", "gcp/n2-standard-9", ":2: prices.0.vms.gcp/n2-standard-9"),
+        ("formulas", "formula", ":6: prices.2.formula: 'formula': there is no such key"),
+        ("azure/P30: 100", "azure/P31: 100", ":3: prices.1.disks.azure/P31"),
+        ("per_gib: 0.1", "per_gib: much", ":6: prices.2.formulas.gcp/hyperdisk-ml.per_gib"),
+    ],
+)
+def test_an_error_names_its_line_and_the_way_out(
+    tmp_path: Path, was: str, wrong: str, told: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(MINE.replace(was, wrong))
+    asks = ("--cloud", "gcp", "--data", "1TB", "--reads", "100", "--p99", "10")
+    refused = disklab("advise", *asks, "--prices", str(file))
+    assert refused.returncode == 2
+    assert f"{file}{told}" in refused.stderr
+    assert "; " in refused.stderr.partition(told)[2]

@@ -1,20 +1,22 @@
-"""What advice and predictions choose beside answers that are known: published, and simulated.
-
-The published ones are measured matrices of which each option has a price; the simulated ones are
-random questions of which everything cheaper was simulated at full fidelity (`docs/choice.md`,
-`docs/advice-check.md`).
-"""
+"""Choices beside answers that are known: published, simulated, and everything that is cheaper."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab.advice import page
+from disklab.advice.advise import How, advise
+from playwright.sync_api import Browser
 
 from campaigns.promises import __main__ as promises
+from campaigns.promises import eight
 from scripts import choice_page
 from tests.advise import exhaustive
+from tests.advise.exhaustive import Case, go_on, page_of, recorded
+from tests.advise.test_advice_page import opened
 
 LEAST_CASES = 30
 LEAST_SHARE = 27 / 30
@@ -60,3 +62,91 @@ def test_the_record_goes_on_and_counts_what_failed(
     found = [replace(case, kept=True) for case in promises.recorded(state)[:1]]
     found += promises.recorded(state)[1:]
     assert counts in promises.summary(found)
+
+
+CASES = int(os.environ.get("DISKLAB_EXHAUSTIVE_CASES", "1"))
+FIRST = int(os.environ.get("DISKLAB_SEED", "1"))
+
+ONE = Case(1, "q", 5, 4, "3 x A", 103.0, "3 x B", 100.0, 1.0, 2.0, 0.5, "abc", "2026-11-25")
+
+
+@pytest.mark.long
+def test_the_choice_is_the_cheapest_of_everything(tmp_path: Path) -> None:
+    for one in go_on(tmp_path / "state.jsonl", CASES, FIRST):
+        assert one.holds, one
+
+
+def test_the_page_is_that_of_the_record() -> None:
+    cases = recorded(exhaustive.STATE)
+    assert exhaustive.PAGE.read_text(encoding="utf-8") == page_of(cases)
+    assert all(exhaustive.in_words(one.seed) == one.question for one in cases)
+
+
+@pytest.mark.parametrize(
+    ("changed", "holds", "ratio"),
+    [
+        ({}, True, 1.03),
+        ({"choice_usd": 104.0}, False, 1.04),
+        ({"choice": None, "choice_usd": None}, False, None),
+        ({"choice": None, "choice_usd": None, "cheapest": None, "cheapest_usd": None}, True, None),
+    ],
+)
+def test_a_case_holds_within_three_per_cent(
+    changed: dict[str, object], holds: bool, ratio: float | None
+) -> None:
+    case = replace(ONE, **changed)  # type: ignore[arg-type]
+    assert case.holds is holds
+    assert case.ratio == (None if ratio is None else pytest.approx(ratio))
+    page = page_of([case])
+    assert f"In {int(holds)} of 1 cases" in page
+    assert ("3 x B, 100 USD" in page) is (not holds)
+
+
+def test_the_record_goes_on_from_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def case_of(seed: int, _question: object) -> Case:
+        tried.append(seed)
+        return replace(ONE, seed=seed)
+
+    monkeypatch.setattr(exhaustive, "case_of", case_of)
+    monkeypatch.setattr(exhaustive, "question_with", lambda seed: seed % 2 or None)
+    state = tmp_path / "state.jsonl"
+    assert [one.seed for one in go_on(state, 2, 1)] == [1, 3]
+    assert [one.seed for one in go_on(state, 4, 1)] == [5, 7]
+    assert [one.seed for one in go_on(state, 4, 1)] == []
+    assert [one.seed for one in recorded(state)] == tried == [1, 3, 5, 7]
+
+
+WANTED = {
+    "Cassandra 2 TB, azure": ("P30", "nvme", "E16s_v3", "L16s_v3"),
+    "Cassandra 2 TB, aws": ("gp3", "nvme", "r6i.4xlarge", "i4i.4xlarge"),
+    "PostgreSQL 500 GB, azure": ("P30", "E8s_v5"),
+    "PostgreSQL 500 GB, aws": ("gp3", "m7g.2xlarge"),
+    "MariaDB 300 GB, a replica, azure": ("PremiumV2", "E8s_v5"),
+    "MariaDB 300 GB, a replica, aws": ("gp3", "m7g.2xlarge"),
+    "MySQL 300 GB, azure": ("PremiumV2", "E8s_v5"),
+    "MySQL 300 GB, aws": ("gp3", "m7g.2xlarge"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WANTED)
+def test_the_page_of_each_question_says_what_its_terminal_says(
+    name: str, browser: Browser, tmp_path: Path
+) -> None:
+    question = eight.question_with(eight.ASKED[name], WANTED[name])
+    how = How(bands=False, out=tmp_path / "runs")
+    advice = advise(question, how, lambda _: None, lambda *_: None)
+    assert advice.options
+    assert [*eight.beside_the_page(advice)] == []
+    file = tmp_path / "advice.html"
+    page.write(advice, file, seed=1)
+    tab = opened(browser, file, 1200)
+    assert tab.inner_text("#says") == advice.sentences()[0]
+    shown = tab.evaluate("ranked().map((row) => [row.one.name, row.word])")
+    assert shown == [[row.name, row.outcome.value] for row in advice.rows()]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 1200
+    tab.close()

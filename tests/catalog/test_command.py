@@ -1,13 +1,18 @@
-"""`disklab catalog` as people and programs use it. Runs without root."""
+"""`disklab catalog` as people, programs and shells use it. Runs without root."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import in_process
+from tests.programs import ended
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -84,3 +89,93 @@ def test_the_check_names_what_is_assumed_old_or_unpriced() -> None:
     assert kinds["azure/Dasv5", "cached"] == "inferred"
     assert kinds["gcp/hyperdisk-ml", "price"] == "missing"
     assert len(found) < 1000
+
+
+SNAPSHOT = Path(__file__).with_name("disks.txt")
+
+SHOWN = (
+    "azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)",
+    "4 x azure/P30",
+    "azure/PremiumSSD(200GiB)",
+    "2 x azure/P40(performance-plus)",
+    "azure/Ultra(1024GiB, 5000 IOPS, 200 MB/s)",
+    "2 x aws/gp3(100GiB)",
+)
+REFUSED = (
+    "azure/PremiumV2(10GiB, 80000 IOPS, 250 MB/s)",
+    "azure/PremiumV2(100GiB, 4000 IOPS, 1200 MB/s)",
+    "azure/PremiumV2(0GiB, 1 IOPS)",
+    "azure/Ultra(64GiB, 5000 IOPS, 200 MiB)",
+    "4 x azure/P31",
+    "999 x azure/P30",
+    "azure/P30(20000 IOPS)",
+    "2 x nvme",
+    "azure/P30(",
+)
+
+
+def test_what_disks_give_and_cost() -> None:
+    told = [f"$ disklab catalog '{disks}'\n{_trimmed(run(disks).stdout)}" for disks in SHOWN]
+    for disks in REFUSED:
+        ran = run(disks, code=2)
+        assert not ran.stdout
+        told.append(f"$ disklab catalog '{disks}'\n{_trimmed(ran.stderr)}")
+    text = "\n".join(told)
+    if os.environ.get("DISKLAB_UPDATE_SNAPSHOTS"):
+        SNAPSHOT.write_text(text)
+    assert text == SNAPSHOT.read_text()
+
+
+def _trimmed(text: str) -> str:
+    """Return what is shown, without the padding of tables and without the list of sources."""
+    shown = text.partition("\nSources\n")[0]
+    return "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
+
+
+def test_disks_as_json() -> None:
+    found = parsed("4 x azure/P30")
+    assert (found["count"], found["disk"]) == (4, "azure/P30")
+    assert (found["size_bytes"], found["iops"], found["bytes_per_s"]) == (4 << 40, 20000, 800e6)
+    assert found["price_usd_per_month"] == 540.68
+    assert found["price"]["region"] == "East US"
+    assert set(found["price"]["source"]) <= found["sources"].keys()
+
+
+def test_an_impossible_disk_as_json() -> None:
+    ran = run("azure/PremiumV2(10GiB, 80000 IOPS)", "--json", code=2)
+    [problem] = json.loads(ran.stdout)["error"]["problems"]
+    assert problem["value"] == "80000 IOPS on 10 GiB"
+    assert "min(80000, max(3000, 500 x GiB)) (source disks_types, 2026-08-11" in problem["rule"]
+    assert problem["way_out"] == "ask for at most 5000 IOPS, or for at least 160 GiB"
+
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+
+
+def completed(words: str) -> list[str]:
+    count = len(words.split()) - (not words.endswith(" "))
+    asked = {"_DISKLAB_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+    ran = ended([str(DISKLAB)], env={**os.environ, **asked})
+    return ran.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("disklab disk attach azure/P3", ["azure/P3", "azure/P30"]),
+        ("disklab disk attach azure/P30 --vm azure/Standard_DS14", ["azure/Standard_DS14_v2"]),
+        ("disklab catalog azure/Standard_DS14", ["azure/Standard_DS14_v2"]),
+        ("disklab disk fail data st", ["stall"]),
+    ],
+)
+def test_names_are_completed(words: str, expected: list[str]) -> None:
+    assert completed(words) == expected
+
+
+def test_a_broken_file_does_not_break_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("families: [")
+    monkeypatch.setenv("DISKLAB_CATALOG", str(broken))
+    assert completed("disklab disk attach azure/P3") == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from disklab.catalog import load_catalog
 from disklab.catalog.quantity import MOST_DISKS, DiskExpression, parse_bytes, parse_disks
+from disklab.catalog.suggest import suggestions
 from disklab.errors import UserError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +92,11 @@ def test_an_amount_may_have_a_fraction_of_whole_bytes(text: str, amount: int) ->
 def test_an_amount_that_is_no_whole_number_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a number of whole bytes"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [("azure/P21", "azure/P20"), ("P31", "azure/P30"), ("S41", "azure/S40")],
+)
+def test_the_nearest_size_comes_first(word: str, first: str) -> None:
+    assert suggestions(word, load_catalog().disks)[0] == first

@@ -1,8 +1,10 @@
-"""Laws that hold over every pair of the catalogue; each exception is a line with its reason."""
+"""Laws over every pair of the catalogue, a reason for each exception; the engine takes each."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, pairwise
 
@@ -11,17 +13,22 @@ from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
 from disklab.catalog.facts import VmFacts
 from disklab.catalog.price import Price, volume_price
 from disklab.catalog.profile import (
+    Caching,
     HostProfile,
     VolumeProfile,
     latency_profile,
     mean_ns,
     quantile_ns,
 )
+from disklab.catalog.quantity import LOCAL_DISKS
+from disklab.engine import find_engine
 from disklab.errors import UserError
 from disklab.probe.cells import Direction, Load, Plan, cell_of
 from disklab.probe.promise import SPENT, Placement, promise
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.programs import ended
 
 CATALOG = load_catalog([])
 
@@ -284,3 +291,53 @@ def test_the_baseline_of_a_vm_counts_once_for_the_disks_of_a_volume() -> None:
         limits = [limit for disk in made.volume.disks for limit in disk.limits]
         assert sum(limit.per_s for limit in limits if limit.unit == "ios") == 3600
         assert sum(limit.per_s for limit in limits if limit.unit == "bytes") == 168 << 20
+
+
+CACHINGS: tuple[Caching, ...] = ("None", "ReadOnly", "ReadWrite")
+
+
+# A disk's profile does not depend on the VM's, so every disk on some VMs and some disks on every VM
+# are all that there is; a vendor's disks are on no other's VMs.
+SOME_VMS = (None, "azure/Standard_DS14_v2", "azure/Standard_D4_v2", "aws/i4i.xlarge")
+GCP = ("gcp/pd-ssd", "gcp/hyperdisk-balanced")
+SOME_DISKS = ("azure/P30", "azure/E10", "azure/PremiumV2", "aws/gp3", *GCP, *LOCAL_DISKS)
+
+
+def profiles() -> Iterator[HostProfile]:
+    """Yield every disk and every VM, alone and striped, with every caching that they allow."""
+    pairs = [(vm, disk) for vm in SOME_VMS for disk in CATALOG.disk_names()]
+    own = {vm: (vm.partition("/")[0], *LOCAL_DISKS) for vm in CATALOG.vms}
+    pairs += [(vm, disk) for vm in own for disk in SOME_DISKS if disk.startswith(own[vm])]
+    for vm, name in pairs:
+        sizes = CATALOG.disks[name].facts.size_gib if name in CATALOG.disks else None
+        chosen = name in CATALOG.families or (sizes is not None and not sizes.fixed)
+        size = 128 if sizes is None else max(128, sizes.least)
+        disks = f"{name}({size}GiB)" if chosen else name
+        for caching in CACHINGS:
+            for expression in (disks, f"3 x {disks}"):
+                volume = VolumeRequest(expression, caching=caching)
+                try:
+                    yield resolve(CATALOG, HostRequest(vm=vm), volume).host
+                except UserError:
+                    continue
+
+
+def test_the_engine_accepts_what_is_resolved() -> None:
+    resolved = list(profiles())
+    assert {profile.name for profile in resolved} == {"no VM", *CATALOG.vms}
+    names = {disk.name for profile in resolved for disk in profile.volumes[0].disks}
+    assert set(CATALOG.disks) <= names
+    distinct = sorted({profile.model_dump_json() for profile in resolved})
+    ran = ended([str(find_engine()), "check"], input="\n".join(distinct) + "\n")
+    answers = [json.loads(line) for line in ran.stdout.splitlines()]
+    refused = [answer for answer in answers if not answer["ok"]]
+    assert refused == []
+    assert len(answers) == len(distinct)
+    assert ran.returncode == 0
+
+
+def test_the_engine_refuses_what_is_not_a_profile() -> None:
+    host = resolve(CATALOG, HostRequest(), VolumeRequest("azure/P30")).host
+    odd = json.loads(host.model_dump_json()) | {"colour": "red"}
+    ran = ended([str(find_engine()), "check"], input=json.dumps(odd) + "\n", code=2)
+    assert "colour" in ran.stdout

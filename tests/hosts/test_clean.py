@@ -16,7 +16,9 @@ from disklab.catalog import VolumeRequest, load_catalog
 from disklab.hosts.attach import AttachRequest, attach
 from disklab.hosts.places import HostPlace, Places
 
-from .conftest import DISKLAB, Lab
+from tests.programs import ended
+
+from .conftest import DISKLAB, OWNER, PREFIX, Lab, clear_left
 from .test_disk import wait_until
 
 pytestmark = pytest.mark.machine
@@ -257,3 +259,29 @@ def test_what_a_killed_engine_was_writing_in_the_run_directory(lab: Lab) -> None
     assert strange.is_symlink()
     for file in (under_way, strange):
         file.unlink()
+
+
+KILLED = """
+import os, signal, tempfile
+from tests.hosts.conftest import new_lab
+with new_lab() as lab:
+    lab.attach("azure/P30", "--size", "512MiB", "--mount", str(lab.root / "mnt"))
+    print(lab.root, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_runs_disks_are_taken_away_and_a_running_ones_stay(lab: Lab) -> None:
+    device = lab.attach("azure/P30", "--size", "64MiB")["device"]
+    killed = ended(
+        [sys.executable, "-c", KILLED], cwd=Path(__file__).parents[2], code=-signal.SIGKILL
+    )
+    left = Lab(Path(killed.stdout.strip()))
+    assert all((left.devices(), left.mounts(), left.processes()))
+    assert left.root.name.startswith(PREFIX)
+    assert (left.root / OWNER).exists()
+
+    clear_left(left.root.parent)
+    assert not left.root.exists()
+    assert (left.devices(), left.mounts(), left.processes()) == ({}, [], [])
+    assert Path(device).name in lab.devices(), "this run's own lab is locked"

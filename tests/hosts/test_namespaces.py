@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,8 @@ from disklab.errors import MachineError, UserError
 from disklab.hosts.cleaning import Scope, clean
 from disklab.hosts.namespaces import EmulatedHosts, HostWish, installation
 from disklab.hosts.places import Places
-from disklab.machines import Command, Machine
+from disklab.machines import Command, Machine, child
+from disklab.machines.local import LocalMachine
 from disklab.machines.netns import NamespaceMachine
 
 from tests.foreign import loop_device
@@ -296,3 +298,29 @@ def test_names_that_cannot_be(lab: Lab) -> None:
         EmulatedHosts.start(places(lab), "a/b", [HostWish("n1")])
     with pytest.raises(MachineError, match="a name of its own"):
         EmulatedHosts.start(places(lab), "two", [HostWish("n1"), HostWish("n1")])
+
+
+MACHINE = LocalMachine()
+
+
+def network_of_a_program() -> str:
+    """Return the network namespace of a program that is started now."""
+    with MACHINE.start(Command(["sleep", "1000"])) as started:
+        return os.readlink(f"/proc/{started.pid}/ns/net")
+
+
+def test_a_program_is_in_the_network_of_who_asked(lab: Lab) -> None:
+    # The thread that starts programs is there from here on, in this machine's network.
+    home = network_of_a_program()
+    assert home == os.readlink(f"/proc/self/task/{threading.get_native_id()}/ns/net")
+    with EmulatedHosts.start(places(lab), "started", [HostWish("n1")]) as hosts:
+        with hosts["n1"].inside_network():
+            inside = network_of_a_program()
+        assert inside == os.readlink(Path(f"/proc/{hosts['n1'].pid}/ns/net"))
+        assert inside != home
+        assert network_of_a_program() == home
+
+
+def test_a_system_with_one_network_starts_programs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_OWN_NETWORK", "/no/such/place/{}")
+    assert MACHINE.run(Command(["echo", "here"])).stdout == b"here\n"

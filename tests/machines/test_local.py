@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 from disklab.errors import MachineError
 from disklab.machines import child
 from disklab.machines.child import LocalChild
-from disklab.machines.local import LocalMachine
+from disklab.machines.local import LocalMachine, cached_bytes, drop
 from disklab.machines.protocol import Command, Machine
 
 MACHINE = LocalMachine()
@@ -283,3 +284,21 @@ def test_a_program_does_not_begin_when_its_parent_is_gone_already(tmp_path: Path
     command = [sys.executable, "-c", ORPHANED, str(tmp_path / "begun")]
     assert subprocess.run(command, check=False).returncode == 1
     assert not (tmp_path / "begun").exists()
+
+
+def test_pipes_links_and_sockets_are_passed_over(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"x" * 10_000)
+    folder = tmp_path / "data"
+    (folder / "a/b").mkdir(parents=True)
+    (folder / "a/b/file").write_bytes(b"x" * 5_000)
+    (folder / "link").symlink_to(outside)
+    (folder / "a/folder").symlink_to(tmp_path)
+    os.mkfifo(folder / "a/pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / "s"))
+        drop(folder)
+        assert cached_bytes(folder)[0] == 5_000
+    assert cached_bytes(tmp_path / "absent") == (0, 0)
+    names = ["link", "a/folder", "a/pipe", "s", "absent", "a/b/file"]
+    assert sum(cached_bytes(folder / name)[0] for name in names) == 5_000

@@ -1,17 +1,22 @@
-"""A MariaDB and a Redis that disklab builds on a host: over SSH, filled, loaded, nothing left."""
+"""etcd, MariaDB and Redis that disklab builds on hosts: over SSH, filled, loaded, nothing left."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from disklab.databases.etcd.installation import find_etcd
 from disklab.databases.registry import record_of
+from disklab.errors import UserError
 from disklab.hosts.addresses import free_addresses
+from disklab.machines.protocol import Command
 
+from tests.conftest import IN_CI
 from tests.databases.servers import need
 from tests.machines.ssh_server import SshServer
 
 from .bench import Bench, rows_in
+from .emulated import Disk, Served, served_hosts
 
 MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 SERVERS: dict[str, tuple[str, str]] = {
@@ -44,3 +49,84 @@ def test_it_is_built_filled_loaded_and_removed(
     assert any("the load came from the machine" in text for text in result.warnings)
     log = (run.folder / "logs" / "n1-output.log").read_text(encoding="utf-8")
     assert [line for line in SERVERS[engine] if line not in log] == []
+
+
+EXPERIMENT = """
+title: What do puts of a majority cost on these hosts?
+cluster:
+  nodes: 3
+  vm: azure/Standard_E8ds_v4
+  volumes: {data: {disks: azure/S10}}
+  network: azure/standard
+database: {engine: etcd, replication_factor: 3}
+dataset: {rows: 200, row: 1 x 100B}
+workload:
+  operations: {write: 100%}
+  load: {rate: 20/s}
+  stop: {duration: 14s}
+before: {page_cache: as-left}
+events:
+  - {at: 2s, kill: n3}
+  - {at: 4s, start: n3}
+  - {at: 7s, cut: n2}
+  - {at: 10s, join: n2}
+"""
+DISK = Disk("azure/S10", "azure/Standard_E8ds_v4")
+
+
+def cut_at(served: Served, name: str) -> list[str]:
+    """Return the addresses to which a host has routes that lead nowhere."""
+    words = ["ip", "route", "show", "type", "blackhole"]
+    said = served.hosts[name].run(Command(words)).stdout.decode()
+    return [line.split()[1] if line.startswith("blackhole") else line for line in said.splitlines()]
+
+
+@pytest.mark.machine
+@pytest.mark.alone  # its hosts have disks mounted, which others' hosts would hold
+@pytest.mark.long
+def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -> None:
+    try:
+        find_etcd()
+    except UserError as error:
+        if not IN_CI:
+            pytest.skip(str(error))
+        raise
+    bench.write("e.yaml", EXPERIMENT)
+    with served_hosts(3, tmp_path, DISK) as served:
+        bench.write("h.yaml", served.text())
+        code, _, err = bench.told(*MEASURE, "--plan")
+        assert code == 2
+        assert "write may_change: [links] at n1, n2, n3, c1" in err
+        served.more = {"may_change": ["links"]}
+        bench.write("h.yaml", served.text())
+        code, out, err = bench.told(*MEASURE, "--plan")
+        assert code == 0, err
+        assert out.count("make    an etcd 3.") == 3
+        assert out.count("routes to the other hosts that lead nowhere") == 4
+        served.nothing_is_left()
+        with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+            # n2 hears of nobody, and nobody of it, but we do.
+            bench.wait_until(lambda: len(cut_at(served, "n2")) == 3 or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
+            assert cut_at(served, "n1") == [served.hosts["n2"].address]
+            _, err = process.communicate(timeout=500)
+        assert process.returncode == 0, err
+        assert [cut_at(served, name) for name in ("n1", "n2", "n3", "c1")] == [[]] * 4
+        served.nothing_is_left()
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    (result,) = run.results()
+    assert result.status in ("ok", "invalid"), result
+    seen = result.recovery
+    assert [f"{one.kind} {one.node}" for one in seen.steps] == [
+        *("kill n3", "start n3"),
+        *("cut n2", "join n2"),
+    ]
+    assert (seen.rows_checked, seen.rows_lost, seen.rows_wrong) == (200, 0, 0)
+    extra = result.model_extra or {}
+    assert extra["host"] == "n1/data, n2/data, n3/data"
+    (client,) = extra["clients"]
+    assert client["operations"] > 0
+    assert any("etcd was built on n1" in text for text in result.warnings)
+    for name in ("n1", "n2", "n3"):
+        assert "--initial-cluster=" in (run.folder / "logs" / f"{name}-etcd-flags.txt").read_text()

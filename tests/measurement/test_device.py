@@ -1,4 +1,4 @@
-"""A device experiment measured on this machine: from two files to a run that a report reads."""
+"""A device experiment measured here and over SSH: from two files to a run that a report reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from disklab.database_facts import facts_of
 from disklab.measurement.journal import Journal
+from disklab.measurement.machines_of import ENGINES
+
+from tests.machines.ssh_server import SshServer
 
 from .bench import EXPERIMENT, Bench
 
@@ -115,3 +120,50 @@ def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: s
     (run,) = bench.runs()
     assert len(run.finished()) == 2
     assert run.info.ended is not None
+
+
+def hosts(bench: Bench, ssh_server: SshServer) -> str:
+    return (
+        f"ssh_config: {ssh_server.config}\n"
+        f"hosts: {{n1: {{address: box, volumes: {{data: {bench.data}}}}}}}\n"
+    )
+
+
+def test_a_host_over_ssh_is_measured_and_left_as_it_was(
+    bench: Bench, ssh_server: SshServer
+) -> None:
+    bench.write("h.yaml", hosts(bench, ssh_server))
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 0, err
+    bench.nothing_is_left()
+    (run,) = bench.runs()
+    results = run.results()
+    assert [one.status for one in results] == ["ok", "ok"]
+    for one in results:
+        extra = one.model_extra or {}
+        assert extra["host"] == "n1/data"
+        # One machine, so its clock is ours.
+        assert abs(extra["clock"]["ahead_ms"]) <= 1 + extra["clock"]["error_ms"]
+    assert ssh_server.connections() == []
+
+
+def test_an_unknown_host_key_is_refused_and_nothing_is_made(
+    bench: Bench, ssh_server: SshServer
+) -> None:
+    bench.write("h.yaml", hosts(bench, ssh_server))
+    (ssh_server.folder / "known").write_text("", encoding="utf-8")
+    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
+    assert code == 1
+    assert "host key" in err.lower()
+    assert bench.runs() == []
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "measure.md"
+
+
+def test_every_database_says_what_its_hosts_need() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for engine in ENGINES:
+        title = facts_of(engine).title
+        assert f"| {title} |" in text, title
+        assert f"- **{title}** is" in text, title

@@ -1,11 +1,19 @@
-"""What a run left on hosts that are gone for good is given up by name."""
+"""Whose programs are ended in our folders, and what is given up by name on hosts that are gone."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 
 import pytest
-from disklab.errors import UserError
+from disklab.errors import MachineError, UserError
+from disklab.machines import own_folders as folders
+from disklab.machines.local import LocalMachine
 from disklab.measurement.journal import Journal, remembered
 from disklab.measurement.preparation import HOSTS, give_up
 
@@ -51,3 +59,54 @@ def test_a_host_that_nothing_was_left_on_is_no_host_to_give_up(tmp_path: Path) -
     run_with_changes(tmp_path / "run", "root@10.0.0.4")
     with pytest.raises(UserError, match=r"left: n1 \(root@10\.0\.0\.4\), n2 \(root@10\.9\.9\.9\)"):
         list(give_up("n3"))
+
+
+LOCAL = LocalMachine()
+
+
+@contextmanager
+def at_a_terminal(folder: Path) -> Iterator[int]:
+    """Run a program with a terminal in a folder, as somebody who looks around there has."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvp("sleep", ["sleep", "60"])
+    try:
+        yield pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def test_what_runs_there_is_ended_but_for_people(tmp_path: Path) -> None:
+    name, token = folders.new_name("test")
+    ours = PurePosixPath(tmp_path / name)
+    folders.make(LOCAL, ours, token)
+    (Path(ours) / "within").mkdir()
+    with (
+        at_a_terminal(Path(ours)) as person,
+        subprocess.Popen(["sleep", "60"], cwd=Path(ours) / "within") as server,
+        subprocess.Popen(["sleep", "60"], cwd=tmp_path) as other,
+    ):
+        try:
+            folders.remove(LOCAL, ours, token)
+            assert server.wait(10) == -signal.SIGKILL
+            assert not Path(ours).exists()
+            os.kill(person, 0)
+            assert other.poll() is None
+        finally:
+            other.kill()
+            server.kill()
+
+
+def test_a_folder_with_another_marker_stays(tmp_path: Path) -> None:
+    name, token = folders.new_name("test")
+    ours = PurePosixPath(tmp_path / name)
+    folders.make(LOCAL, ours, token)
+    with pytest.raises(MachineError, match="another run's marker"):
+        folders.remove(LOCAL, ours, "0" * 32)
+    with pytest.raises(MachineError, match="not named like our folders"):
+        folders.remove(LOCAL, PurePosixPath(tmp_path), token)
+    assert Path(ours).exists()

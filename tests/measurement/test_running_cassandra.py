@@ -43,7 +43,7 @@ from disklab.hosts.addresses import free_addresses
 from tests.machines.ssh_server import SshServer
 
 from .bench import Bench, rows_in
-from .test_load_from_clients import client_folders
+from .test_merged_load import client_folders
 
 GIB = 1 << 30
 PASSWORD = "of a test"

@@ -1,4 +1,4 @@
-"""Bands of predictions: known answers of the design, and the real simulator under it."""
+"""Bands of predictions, ranges of a file, and which cells tell parameters apart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Residual, calibration_for
+from disklab.errors import UserError
 from disklab.prediction.bands import bands_of, design_of, within_offered
 from disklab.prediction.cells import prepare
-from disklab.prediction.uncertain import Key, Uncertain, Unknown, unknowns_of
+from disklab.prediction.design import EIGHT_OF_TEN, NOISE, Matrix, choose, tell
+from disklab.prediction.uncertain import (
+    MOST_RANGES,
+    Key,
+    Uncertain,
+    Unknown,
+    read_ranged,
+    unknowns_of,
+)
 from disklab.report.verdict import Basis, Outcome, Quantity, Sample, judge
 from disklab.results import Bands, Mover
 from disklab.results.bands import TENTH, band, band_of_ratio, mover_of_ratio
@@ -259,3 +268,119 @@ def test_a_flush_that_was_measured_has_a_range_of_its_own() -> None:
 def test_what_a_vendor_states_of_a_local_disk_is_known_less_well_than_a_bought_limit() -> None:
     local = of_device("gcp/c3-standard-8-lssd", "nvme", "bs: 4k")
     assert local["nvme"] > of_device("aws/m5.large", "aws/gp3(9GiB)", "bs: 4k")["disk"]
+
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = (EXPERIMENTS / "cassandra-disk-caching-threads.yaml").read_text(encoding="utf-8")
+    assert old in text
+    path = folder / "ranged.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "ends"),
+    [
+        ("read: 100%", "read: 0..100%", ("0%", "50%", "100%")),
+        ("row: 5 x 818B", "row: 5 x 100B..4KiB", ("100B", "640B", "4KiB")),
+        ("rows: 150M", "rows: 100M..400M", ("100M", "200M", "400M")),
+        ("read_ahead: 64KiB", "read_ahead: 32KiB..128KiB", ("32KiB", "64KiB", "128KiB")),
+        ("title: Does", "title: 1..2 Does", None),
+        ("# a pass", "# credits: 1..2 a pass", None),
+    ],
+)
+def test_a_range_has_a_middle_and_two_ends(
+    tmp_path: Path, old: str, new: str, ends: tuple[str, str, str] | None
+) -> None:
+    found = read_ranged(changed(tmp_path, old, new), {}).ranges
+    assert [(one.low, one.middle, one.high) for one in found] == ([ends] if ends else [])
+
+
+def test_a_file_without_ranges_is_itself() -> None:
+    for path in EXPERIMENTS.glob("*.yaml"):
+        assert read_ranged(path, {}).ranges == (), path
+
+
+def test_the_ends_are_experiments_of_their_own(tmp_path: Path) -> None:
+    ranged = read_ranged(changed(tmp_path, "rows: 150M", "rows: 100M..400M"), {})
+    (one,) = ranged.ranges
+    cells = [ranged.at({one.name: sign}).trials("predict")[0].spec for sign in (-1.0, 0.0, 1.0)]
+    assert [cell.dataset.rows for cell in cells] == [100_000_000, 200_000_000, 400_000_000]
+
+
+@pytest.mark.parametrize("text", ["400M..100M", "100M..3KiB", "5M..5M"])
+def test_ends_out_of_order_are_refused_with_their_place(tmp_path: Path, text: str) -> None:
+    path = changed(tmp_path, "rows: 150M", f"rows: {text}")
+    with pytest.raises(UserError, match="is not a range") as refused:
+        read_ranged(path, {})
+    assert "ranged.yaml:16: rows" in str(refused.value)
+
+
+def test_a_file_has_as_many_ranges_as_can_be_tried(tmp_path: Path) -> None:
+    path = changed(tmp_path, "rows: 150M", "rows: 1M..2M\n" * MOST_RANGES)
+    assert len(read_ranged(path, {}).ranges) == MOST_RANGES
+    path.write_text(path.read_text() + "threads: 1..2\n")
+    with pytest.raises(UserError, match=f"{MOST_RANGES + 1} ranges"):
+        read_ranged(path, {})
+
+
+def test_a_range_that_matters_is_in_the_band_and_named(tmp_path: Path) -> None:
+    path = changed(tmp_path, "read_ahead: 64KiB", "read_ahead: 64KiB..256KiB")
+    only = ("--only", "caching=ReadOnly", "--only", "threads=128", "--fidelity", "quick")
+    ran = disklab("predict", str(path), *only, "--json", "--out", str(tmp_path / "runs"), code=0)
+    bands = json.loads(ran.stdout)["bands"]
+    # What binds are the bytes of the cached reads: a row costs 64 KiB and more, up to four times.
+    named = {one["name"]: one for one in bands["movers"]}
+    (name,) = (name for name in named if name.startswith("range: read_ahead"))
+    assert named[name]["ratios"]["ops_per_s"] < 0.8
+    assert "64KiB to 256KiB" in named[name]["because"]
+    assert bands["figures"]["ops_per_s"]["low"] < 0.8
+    assert bands["figures"]["ops_per_s"]["high"] > 1.25
+
+
+A, B = "overhead_ns", "read_cpu_ns"
+
+
+def of(*slopes: float) -> Matrix:
+    """Return what one figure tells that moves by these slopes."""
+    row = np.array([slopes])
+    found: Matrix = row.T @ row / NOISE**2
+    return found
+
+
+def test_a_parameter_is_known_as_well_as_its_figure() -> None:
+    only, none = tell(of(0.5, 0.0), (A, B))
+    # A figure with 5 % noise that moves half as much as the parameter tells it to 10 %.
+    assert only.within == pytest.approx(math.exp(EIGHT_OF_TEN * 0.1), rel=1e-3)
+    assert (none.name, none.within, none.like) == (B, None, "")
+
+
+def test_what_moves_everything_alike_is_not_told_apart() -> None:
+    both = sum((of(0.5, 0.25) for _ in range(10)), np.zeros((2, 2)))
+    first, second = tell(both, (A, B))
+    assert second.like == A
+    # The sum is known by ten figures.
+    expected = math.exp(EIGHT_OF_TEN * 0.1 / math.sqrt(10))
+    assert first.within == pytest.approx(expected, rel=1e-3)
+
+
+def test_more_noise_tells_less() -> None:
+    (twice,) = tell(of(1.0), (A,), 2 * NOISE)
+    (once,) = tell(of(1.0), (A,))
+    assert math.log(twice.within) == pytest.approx(2 * math.log(once.within), rel=1e-3)
+
+
+def test_cells_are_chosen_for_what_others_do_not_tell() -> None:
+    cells = [of(1.0, 0.0), of(0.9, 0.0), of(0.0, 0.3)]
+    assert choose(cells, [10, 10, 10], 20) == [0, 2]
+    assert choose(cells, [10, 10, 10], 30) == [0, 2, 1]
+
+
+def test_a_dear_cell_must_tell_more() -> None:
+    alike = [of(1.0), of(1.0)]
+    assert choose(alike, [30, 10], 10) == [1]
+    # Without the time for any there is one all the same: the caller has checked the time.
+    assert choose(alike, [30, 20], 10) == [1]

@@ -1,6 +1,6 @@
 """Devices that people asked about in public, beside the answers that their threads or vendors gave.
 
-Bursting disks and VMs stand in `test_steady.py`, job files in `test_fio_files.py`, and a disk that
+Bursting disks and VMs stand in `test_steady.py`, job files in `test_traces.py`, and a disk that
 gives what was sold (Azure/AKS#1311) in `test_probe_verdict.py`.
 """
 

@@ -1,4 +1,4 @@
-"""What root's part answers, and what it refuses."""
+"""What root's part answers, and what it refuses: each command's has a list of its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.cli.root_part import _part_of
 from disklab.errors import DisklabError, MachineError, Problem, UserError
 from disklab.privilege.requests import (
     FORMS,
@@ -31,7 +32,7 @@ from disklab.privilege.requests import (
 )
 from disklab.privilege.root import RootPart
 from disklab.privilege.stage import Root
-from disklab.privilege.talk import Link, error_of, told
+from disklab.privilege.talk import Link, Serving, error_of, told
 from disklab.procedures.jobs import QUICK
 from disklab.procedures.plan import order
 from disklab.procedures.turn import Turn
@@ -214,3 +215,63 @@ def test_no_request_has_a_path() -> None:
     for name, form in REQUESTS.items():
         words = str(form.json_schema(mode="serialization"))
         assert "'format': 'path'" not in words, name
+
+
+COMMANDS = ("disk", "run", "probe", "calibrate", "observe", "rehearse")
+SHARED = {
+    # `calibrate --here` is a rehearsal, with the probe of its disk.
+    ("rehearse", "calibrate"): {"check", "begin", "turn", "close"},
+    ("calibrate", "rehearse"): {"check", "begin", "turn", "close"},
+    ("probe", "calibrate"): {"emulated"},
+    ("calibrate", "probe"): {"emulated"},
+}
+
+
+def part(command: str) -> Serving:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    return _part_of(command, Link(ours))
+
+
+@pytest.mark.parametrize("asked", COMMANDS)
+@pytest.mark.parametrize("other", COMMANDS)
+def test_requests_of_another_command_are_refused(asked: str, other: str) -> None:
+    if asked == other:
+        return
+    root = part(asked)
+    foreign = set(part(other).forms.requests) - SHARED.get((other, asked), set())
+    assert foreign or (other, asked) in SHARED
+    for name in foreign:
+        with pytest.raises(MachineError, match=r"is not a request; there are"):
+            root.request_of({"ask": name, "with": {}})
+
+
+def test_no_request_of_run_names_a_host_or_a_path() -> None:
+    for name, form in part("run").forms.requests.items():
+        schema = form.json_schema(mode="serialization")
+        assert "'format': 'path'" not in str(schema), name
+        assert not {"host", "mount_point", "owner"} & set(schema.get("properties", {})), name
+
+
+WELL_FORMED = {"at_s": 1.0, "lasts_s": 2.0, "times": 3.0, "shared": False}
+
+
+@pytest.mark.parametrize(
+    "spells",
+    [
+        [WELL_FORMED] * 41,
+        [WELL_FORMED | {"at_s": -1.0}],
+        [WELL_FORMED | {"lasts_s": 1e9}],
+        [WELL_FORMED | {"times": 0.0}],
+        [WELL_FORMED | {"volume": "data"}],
+        [{"at_s": 1.0}],
+    ],
+)
+def test_the_weather_of_a_command_is_bounded(spells: list[dict[str, object]]) -> None:
+    root = part("run")
+    _, request = root.request_of(
+        {"ask": "run", "with": {"words": ["true"], "weather": [WELL_FORMED]}}
+    )
+    assert request.weather[0].times == 3
+    with pytest.raises(MachineError, match="refused"):
+        root.request_of({"ask": "run", "with": {"words": ["true"], "weather": spells}})

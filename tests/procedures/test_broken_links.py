@@ -1,7 +1,4 @@
-"""A rehearsal whose links and zone break: the load sees it, and nothing acknowledged is lost.
-
-The one whole rehearsal on emulated hosts that CI runs, and the one of etcd.
-"""
+"""Links and zones that break, and a node that falls silent: the load sees it, nothing is lost."""
 
 from __future__ import annotations
 
@@ -71,3 +68,45 @@ def test_links_and_a_zone_break_and_nothing_is_lost(lab: Lab, tmp_path: Path) ->
     assert os.listdir(lab.run_dir / "databases") == []
     assert lab.processes() == []
     assert lab.devices() == {}
+
+
+SILENT = """
+title: A node falls silent
+cluster:
+  nodes: 3
+  zones: 3
+  network: azure/standard
+  vm: azure/Standard_E4s_v3
+  volumes: {data: {disks: azure/P30, caching: None, filesystem: xfs}}
+client: {nodes: 1, vm: azure/Standard_E4s_v3}
+database: {engine: cassandra, replication_factor: 3, consistency: LOCAL_QUORUM}
+dataset: {rows: 200k, row: 5 x 100B}
+workload:
+  operations: {read: 50%, write: 50%}
+  keys: uniform
+  load: {rate: 60/s}
+  stop: {duration: 60s}
+before: {page_cache: as-left}
+events: [{at: 20s, cut: n2}, {at: 45s, join: n2}]
+rehearse: {nodes: 3, scale: 1/100, time_dilation: 1}
+"""
+NOTICED_S = 3.0
+"""The client ends a connection when what it sent has not arrived for so long."""
+BACK_S = 5.0
+MOST_SILENT_S = 1500.0
+
+
+@pytest.mark.machine
+@pytest.mark.alone
+@pytest.mark.long
+def test_the_living_two_have_the_rate_again(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "silent.yaml"
+    file.write_text(SILENT, encoding="utf-8")
+    result, _ = rehearsed(lab, file, most_s=MOST_SILENT_S)
+    seen = result["recovery"]
+    assert seen["back_s"] is not None, seen
+    assert seen["back_s"] <= NOTICED_S + BACK_S, seen
+    # Joined again, the cluster is whole: all rows are there, on all of their copies.
+    whole = seen["at_all"]
+    lost = [whole[name] for name in ("rows_lost", "rows_wrong", "rows_unread", "updates_lost")]
+    assert lost == [0, 0, 0, 0], seen

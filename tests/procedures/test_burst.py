@@ -1,4 +1,4 @@
-"""Credits that run out in mid-run: told by the second, with the rates and the next size's price."""
+"""Device experiments: credits that run out in mid-run, and what is told beside the figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
+from disklab.probe.cells import KIB, PERCENTILES, Cell, Direction, Profile
+from disklab.probe.fio import Latency, Measurement, Side
+from disklab.probe.fio_results import beyond_this_machine
+from disklab.probe.run import CellResult
+from disklab.probe.verdict import Outcome, Verdict
 from disklab.procedures import burst
 from disklab.procedures.burst import CreditsCourse, Pass
 from disklab.spec import Trial
@@ -74,3 +79,19 @@ def test_nothing_is_said_where_there_is_nothing_to_compare(left: list[float]) ->
     looks = list(zip(itertools.count(), left, strict=False))
     seen = Pass({KEY: [(float(at), one) for at, one in looks]}, [(0.0, 4.0, 500.0)], 0.0)
     assert burst.gone(CreditsCourse([seen]), trial(), load_catalog()) == []
+
+
+CELL = Cell(Profile.ASYNC, Direction.RANDWRITE, 8 * KIB)
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_limit_of_this_machine_is_a_warning(outcome: Outcome) -> None:
+    latency = Latency(float(MS), MS, MS, dict.fromkeys(PERCENTILES, MS))
+    measured = Measurement(
+        CELL, {"write": Side(60, 60 * 8192, latency)}, latency, 60.0, "fio-3.33", ()
+    )
+    reason = "short by 43%, and this machine is why: a FLUSH was under way"
+    cell = CellResult("OS disk", "", measured, verdict=Verdict(outcome, "IOPS", 1.0, 2.0, reason))
+    told = [f"IOPS: {reason}"] if outcome is Outcome.BEYOND_MACHINE else []
+    assert beyond_this_machine(cell) == told

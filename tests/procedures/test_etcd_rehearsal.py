@@ -20,7 +20,7 @@ MOST_SECONDS = 400.0
 
 @pytest.mark.machine
 @pytest.mark.alone
-@pytest.mark.long  # CI: test_broken_links, and tests/report/test_published_rules.py
+@pytest.mark.long  # CI: test_broken_links, and tests/report/test_wording.py
 def test_a_disk_is_held_against_the_rule(lab: Lab, tmp_path: Path) -> None:
     need("etcd")
     small = tmp_path / "small.yaml"

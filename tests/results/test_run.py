@@ -1,4 +1,4 @@
-"""A run folder keeps what was finished, whatever happens to the process or the machine."""
+"""A run folder keeps what was finished, whatever happens; the time left while it goes on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import polars as pl
 import pytest
 from disklab import spec
 from disklab.errors import UserError
+from disklab.events import PlannedTrial
 from disklab.folders import Inside
 from disklab.results import Run, Share, TelemetryWriter, find_run
+from disklab.results.event_log import TimeLeft
 from disklab.results.telemetry import PART_ROWS, parts_of
 
 from tests.results import made
@@ -230,3 +232,38 @@ def test_a_run_that_was_killed_before_it_began_says_so(tmp_path: Path) -> None:
     (run.folder / "run.json").unlink()
     with pytest.raises(UserError, match=r"was killed before it began: it has no run\.json"):
         find_run(run.info.id, tmp_path)
+
+
+PLANNED = [PlannedTrial(trial, 0, {}, 100.0) for trial in range(3)]
+
+
+def test_the_trial_that_goes_on_is_counted_down() -> None:
+    left = TimeLeft(PLANNED)
+    assert left.left_s() == 300.0
+    assert left.left_s((0, 0), 40.0) == 260.0
+
+
+def test_a_trial_that_takes_longer_corrects_what_is_left_while_it_runs() -> None:
+    left = TimeLeft(PLANNED)
+    # It has taken four times as long as was planned, and what comes is expected to take longer.
+    later = left.left_s((0, 0), 400.0)
+    assert later > 300.0
+    assert left.left_s((0, 0), 800.0) > later
+    # Once over, it weighs as what it took.
+    left.finished((0, 0), 800.0)
+    assert left.left_s((1, 0), 0.0) == pytest.approx(200.0 * (800 + 200) / (100 + 200))
+
+
+def test_a_fill_that_has_just_begun_is_not_about_to_end() -> None:
+    left = TimeLeft(PLANNED[:1])
+    # The disks were attached for so long, and then a hundredth of the fill took 10 s.
+    assert left.left_s((0, 0), 100.0) == 0.0
+    left.phase_began()
+    left.progressed(1_000, 100_000, 10.0)
+    assert left.left_s((0, 0), 110.0) == pytest.approx(990.0)
+    assert left.left_s() == 100.0, "what is not under way is what was planned"
+    left.progressed(99_000, 100_000, 990.0)
+    assert left.left_s((0, 0), 1_090.0) == pytest.approx(10.0)
+    left.progressed(None, None, 995.0)
+    left.phase_began()
+    assert left.left_s((0, 0), 1_100.0) == 0.0

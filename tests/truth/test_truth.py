@@ -1,4 +1,4 @@
-"""Prediction and rehearsal agree: in what is stored, and once more on this machine."""
+"""Prediction and rehearsal agree: stored, and once more here; equal conditions are told equal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from disklab import spec
 from disklab.engine.load import EngineLoad, Stop
 from disklab.prediction.counted import rehearsed_trials
 from disklab.procedures.jobs import Seeds
 from disklab.procedures.turn import workload_of
-from disklab.results import Share
+from disklab.results import PlannedTrial, Run, Share
 from disklab.workloads.protocol import Asked
 
 from campaigns.truth.__main__ import STATE, filled_apart
+from campaigns.truth.alike import DISKS, LOADS, ONE, SAME, judged, text
 from campaigns.truth.matrix import BEDS, REFERENCES, STUDY, Cell, key_of, keys, read_ahead, size
 from campaigns.truth.page import Pair, pairs_of
 from campaigns.truth.reasons import REASONS
@@ -32,6 +34,7 @@ from campaigns.truth.twin import (
     work_of,
 )
 from tests.hosts.conftest import Lab
+from tests.results.made import info, result
 
 # A busy machine takes minutes for what an idle one does in one.
 MOST_SECONDS = 400.0
@@ -168,3 +171,34 @@ def test_a_bed_of_this_machine_does_what_is_predicted(lab: Lab, tmp_path: Path) 
     assert len(off) == len(names)
     assert all(abs(one) <= LIVE_OFF for both in off.values() for one in both), off
     assert lab.processes() == []
+
+
+def rehearsed_pairs(folder: Path, faster: float) -> Run:
+    """A run of two pairs, of which the second condition of the first pair is so much faster."""
+    experiment = spec.parse(text(2, LOADS), "alike.yaml")
+    trials = experiment.trials("rehearse")
+    planned = [PlannedTrial(trial=one.index, factors=dict(one.factors)) for one in trials]
+    run = Run.create(folder, info(), experiment_text=experiment.document.text, planned=planned)
+    with run.writing():
+        for one in trials:
+            rate = 1000.0 * (faster if one.index == 1 else 1.0)
+            for repeat in range(3):
+                told = {"factors": dict(one.factors), "ops_per_s": rate + repeat}
+                run.append(result(one.index, repeat, **told))
+    return run
+
+
+def test_a_pair_shares_its_bed_and_differs_in_its_name_alone() -> None:
+    first, second, *_ = spec.parse(text(2, LOADS), "alike.yaml").trials("rehearse")
+    assert (first.factors[DISKS], second.factors[DISKS]) == (ONE, SAME)
+    assert first.spec == second.spec
+
+
+@pytest.mark.parametrize(("faster", "wrong"), [(1.0, [False, False]), (1.3, [True, False])])
+def test_a_disk_that_is_better_than_itself_is_wrong(
+    tmp_path: Path, faster: float, wrong: list[bool]
+) -> None:
+    found = judged(rehearsed_pairs(tmp_path, faster), seed=1)
+    assert [one["wrong"] for one in found] == wrong
+    assert [one["repeats"] for one in found] == [[3, 3], [3, 3]]
+    assert found[0]["ratio"] == pytest.approx(faster, rel=0.01)
