@@ -23,7 +23,7 @@ from disklab.results.histogram import encode
 from disklab.workloads.program import histogram_of
 from disklab.workloads.protocol import Asked
 from disklab.workloads.tool import ToolRun, _paced, read_histogram
-from disklab.workloads.tpcc import check_job, load_job, run_job
+from disklab.workloads.tpcc import WHOLE_TABLE_MS, check_job, load_job, run_job
 
 TARGET = {
     "protocol": "postgresql",
@@ -54,6 +54,8 @@ def test_each_stage_is_a_job_on_the_same_database() -> None:
         assert (job.workload.stage, job.workload.warehouses) == (stage, 3)
         assert isinstance(job.target, PostgresqlTarget)
         assert job.target.tls
+        # A statement of theirs goes over a whole table.
+        assert (job.target.request_timeout_ms == WHOLE_TABLE_MS) is (stage != "run")
     # Stages other than the run end by themselves.
     assert load.stop == check.stop == Stop()
     assert (run.load, run.stop) == (ClosedLoop(threads=40), stop)
@@ -64,16 +66,6 @@ def test_the_data_hang_on_the_seed_and_a_repeat_on_its_number_too() -> None:
     seeds = {run_job(TARGET, 1, 4, stop, connections=1, repeat=n).seed for n in range(3)}
     assert len(seeds) == 3
     assert load_job(TARGET, 1, seed=4).seed == 4
-
-
-def test_terminals_rest_unless_asked_not_to() -> None:
-    stop = Stop(operations=9)
-    resting = run_job(TARGET, 1, 4, stop, connections=1)
-    restless = run_job(TARGET, 1, 4, stop, connections=1, keying_and_thinking=False)
-    assert isinstance(resting.workload, TpccWorkload)
-    assert isinstance(restless.workload, TpccWorkload)
-    assert resting.workload.keying_and_thinking
-    assert not restless.workload.keying_and_thinking
 
 
 @pytest.mark.parametrize(("more", "rests"), [("", True), (", terminals: no wait", False)])
