@@ -18,7 +18,15 @@ from typing import Any
 import pytest
 from disklab.databases import Breakable, Conditions, Database, NodePlace, provision
 from disklab.databases.protocol import Request, Sizes
-from disklab.engine.load import KnownVersions, LoadDone, LoadProgress, LoadRun, Stop, load_target
+from disklab.engine.load import (
+    KnownVersions,
+    LoadDone,
+    LoadProgress,
+    LoadRun,
+    RowSize,
+    Stop,
+    load_target,
+)
 from disklab.errors import MachineError, UserError
 
 from tests.databases.servers import COLUMN_BYTES, GIB, ROWS, done, fill, job
@@ -88,6 +96,20 @@ class DatabaseSuite:
         self.fill(served)
         assert self.reads(served, 100, content_seed=4).wrong_rows == 100
         assert self.reads(served, 100, rows=100 * ROWS).missing_rows > 70
+
+    def test_rows_of_several_sizes_are_read_back_whole(self, served: Database) -> None:
+        sizes = [RowSize(column_bytes=16, share_ppm=600_000)]
+        sizes += [RowSize(column_bytes=1400, share_ppm=400_000)]
+        whole = job(served, {"write": 1.0}, Stop(operations=ROWS), columns=self.traits.columns)
+        several = whole.workload.model_copy(update={"sizes": sizes})
+        try:
+            assert done(whole.model_copy(update={"workload": several})).errors == {}
+            reads = several.model_copy(update={"operations": {"read": 1.0}})
+            read = done(whole.model_copy(update={"workload": reads}))
+            assert (read.errors, read.operations["read"].count) == ({}, ROWS), read.last_error
+            assert self.reads(served, 200).wrong_rows == 200, "those of one size are other ones"
+        finally:
+            self.fill(served)
 
     def test_a_kill_loses_nothing_that_was_acknowledged(self, served: Database) -> None:
         assert isinstance(served, Breakable)

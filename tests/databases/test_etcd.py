@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
-from disklab.databases import NodePlace, Request, Sizes, provision
+from disklab.databases import Request, Sizes
 from disklab.databases.etcd import gateway
 from disklab.databases.etcd.cluster import Etcd
 from disklab.databases.etcd.configuration import (
@@ -28,10 +27,8 @@ from disklab.engine.load import (
     LoadDone,
     LoadProgress,
     LoadRun,
-    RowSize,
     Stop,
 )
-from disklab.errors import UserError
 
 from tests.databases.servers import GIB, ROWS, done, fill, job, running
 from tests.databases.suite import DatabaseSuite, Traits
@@ -74,22 +71,6 @@ def look_for(database: Etcd, seconds: float) -> None:
     while time.monotonic() < deadline:
         database.observe()
         time.sleep(0.05)
-
-
-def test_rows_of_several_sizes_are_read_back_whole(served: Etcd) -> None:
-    sizes = [RowSize(column_bytes=16, share_ppm=600_000)]
-    sizes += [RowSize(column_bytes=1400, share_ppm=400_000)]
-    whole = job(served, {"write": 1.0}, Stop(operations=ROWS))
-    several = whole.workload.model_copy(update={"sizes": sizes})
-    try:
-        assert not done(whole.model_copy(update={"workload": several})).errors
-        reads = several.model_copy(update={"operations": {"read": 1.0}})
-        read = done(whole.model_copy(update={"workload": reads}))
-        assert not read.errors, read.last_error
-        assert read.operations["read"].count == ROWS
-        assert done(job(served, {"read": 1.0}, Stop(operations=200))).wrong_rows == 200
-    finally:
-        fill(served)
 
 
 def test_nobody_without_a_certificate_is_answered(served: Etcd) -> None:
@@ -157,25 +138,6 @@ def test_an_empty_member_takes_the_place_of_a_dead_one(version: str | None) -> N
         assert read.wrong_rows == read.missing_rows == 0
         assert read.operations["read"].count > ROWS * 2 / 3, read.last_error
         three.start_node("n3")
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (Request("etcd", Sizes(GIB), replication_factor=3), "as many copies as nodes"),
-        (
-            Request("etcd", Sizes(GIB), settings={"snapshot-cuont": 1}),
-            "did you mean snapshot-count",
-        ),
-        (Request("etcd", Sizes(GIB), settings={"wal-dir": "/tmp"}), "disklab sets this itself"),
-        (Request("etcd", Sizes(GIB), table={"compression": "lz4"}), "no such option"),
-    ],
-)
-def test_what_cannot_be(request_: Request, message: str) -> None:
-    folder = Path("/nonexistent")
-    place = NodePlace("n1", "127.0.0.1", {"data": folder}, folder, folder)
-    with pytest.raises(UserError, match=message):
-        provision(request_, [place])
 
 
 def test_fsyncs_are_counted(served: Etcd) -> None:

@@ -13,13 +13,11 @@ from disklab.engine.load import (
     ClosedLoop,
     Generator,
     OpenLoop,
-    RowSize,
     RowsWorkload,
     Stop,
     load_target,
 )
 from disklab.errors import EngineError, UserError
-from disklab.results.histogram import decode
 
 from tests.databases.conftest import OnDisk
 from tests.databases.rows import asking_cql
@@ -82,71 +80,6 @@ def last(asked: LoadJob) -> LoadDone:
     *_, done = run_load(asked)
     assert isinstance(done, LoadDone)
     return done
-
-
-def test_every_row_is_read_back_and_every_interval_adds_up(target: Mapping[str, object]) -> None:
-    ready, *intervals, done = run_load(job(target, {"read": 1.0}, keys="sequential"))
-    assert isinstance(ready, LoadReady)
-    assert ready.nodes == 1
-    assert isinstance(done, LoadDone)
-    assert done.errors == {}
-    whole = decode(done.response["read"])
-    assert whole.total == ROWS == done.operations["read"].count
-    parts = 0
-    for interval in intervals:
-        assert isinstance(interval, LoadProgress)
-        for packed in interval.histograms.values():
-            parts += decode(packed).total
-    assert parts == ROWS
-
-
-def test_rows_of_several_sizes_are_read_back_whole(target: Mapping[str, object]) -> None:
-    sizes = [
-        RowSize(column_bytes=16, share_ppm=600_000),
-        RowSize(column_bytes=1400, share_ppm=400_000),
-    ]
-    whole = job(target, {"write": 1.0}, keys="sequential")
-    several = whole.workload.model_copy(update={"sizes": sizes})
-    reads = several.model_copy(update={"operations": {"read": 1.0}})
-    try:
-        assert last(whole.model_copy(update={"workload": several})).errors == {}
-        done = last(whole.model_copy(update={"workload": reads}))
-        assert (done.errors, done.operations["read"].count) == ({}, ROWS)
-        # Rows of one size would be other ones.
-        assert last(job(target, {"read": 1.0}, keys="sequential")).wrong_rows == ROWS
-    finally:
-        assert last(whole).errors == {}
-
-
-def test_an_altered_and_a_lost_row_are_failures(
-    target: Mapping[str, object], query: CqlQuery
-) -> None:
-    table = f"{target['keyspace']}.{TABLE}"
-    query.ask(f"UPDATE {table} SET c1 = 0xdeadbeef WHERE key = 17")
-    query.ask(f"DELETE FROM {table} WHERE key = 71")
-    try:
-        done = last(job(target, {"read": 1.0}, keys="sequential"))
-        assert done.errors == {"wrong_row": 1, "missing_row": 1}
-        assert (done.wrong_rows, done.missing_rows) == (1, 1)
-        assert done.operations["read"].count == ROWS - 2
-    finally:
-        assert last(job(target, {"write": 1.0}, keys="sequential")).errors == {}
-    assert last(job(target, {"read": 1.0}, keys="sequential")).errors == {}
-
-
-@pytest.mark.parametrize("keys", ["uniform", "zipfian"])
-def test_an_open_loop_keeps_its_rate_and_its_mixture(
-    target: Mapping[str, object], keys: str
-) -> None:
-    offered = OpenLoop(rate_per_s=500, arrivals="even")
-    mixed = {"read": 0.5, "write": 0.5}
-    done = last(job(target, mixed, keys=keys, load=offered, stop=Stop(duration_s=2.0)))
-    assert done.errors == {}
-    # Exactly the arrivals of two seconds, and a whole deck of a thousand kinds.
-    assert done.operations["read"].count + done.operations["write"].count + done.unsent == 1_000
-    assert done.unsent == 0
-    assert done.operations["read"].count == 500
-    assert decode(done.lateness).total == 1_000
 
 
 def test_threads_keep_to_a_ceiling(target: Mapping[str, object]) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from disklab import spec
 from disklab.database_facts import facts_of
 from disklab.database_settings import Setting
-from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases import Conditions, Sizes
 from disklab.databases.mariadb.cluster import FILLING, MariaDB
 from disklab.databases.mariadb.configuration import SCHEMAS
 from disklab.databases.mariadb.server import Server
@@ -302,18 +301,3 @@ def test_a_galera_cluster_loses_nodes_and_no_commit() -> None:
         assert database.streamed()["n3"] > ROWS * 3 * 301
         assert rows_of(n3) == ROWS
         assert set(checked_tables(database).values()) == {"OK"}
-
-
-def test_what_servers_cannot_do_is_refused(tmp_path: Path) -> None:
-    def refusal(copies: int, **settings: Setting) -> str:
-        places = [
-            NodePlace(f"n{number}", "127.64.0.1", {"data": tmp_path}, tmp_path, tmp_path)
-            for number in range(copies)
-        ]
-        asked = Request("mariadb", Sizes(GIB), replication_factor=copies, settings=settings)
-        with pytest.raises(UserError) as refused:
-            provision(asked, places)
-        return str(refused.value)
-
-    assert "more than half of its nodes" in refusal(4)
-    assert "from the primary's binary log" in refusal(2, log_bin="off")

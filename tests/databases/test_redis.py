@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from disklab import spec
 from disklab.database_settings import Setting, settings_of
-from disklab.databases import Conditions, NodePlace, Request, Sizes, provision
+from disklab.databases import Conditions, NodePlace, Request, Sizes
 from disklab.databases.redis.cluster import COUNTERS, LOG, METRICS, Redis
 from disklab.databases.redis.configuration import (
     LEAST_DATA,
@@ -116,26 +115,6 @@ def _is_taken(cli: Sql, name: str, value: Setting) -> bool:
         return cli.ask(f"CONFIG SET {name} {value}") == [["OK"]]
     except MachineError:
         return False
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (Request("redis", Sizes(GIB), replication_factor=3), "as many copies as nodes"),
-        (Request("redis", Sizes(GIB), tls=True), "without TLS so far"),
-        (Request("redis", Sizes(GIB), settings={"loadmodule": "/x.so"}), "it names a file"),
-        (Request("redis", Sizes(GIB), table={"compression": "lz4"}), "no such option"),
-        (Request("redis", Sizes(GIB), version="8.0"), "runs the Redis that is installed"),
-    ],
-)
-def test_what_cannot_be(asked: Request, message: str) -> None:
-    folder = Path("/nonexistent")
-    place = NodePlace("n1", "127.0.0.1", {"data": folder}, folder, folder)
-    with pytest.raises(UserError, match=message):
-        provision(asked, [place])
-    if asked.replication_factor == 3:
-        with pytest.raises(UserError, match="as one server so far"):
-            provision(asked, [replace(place, name=f"n{number}") for number in range(3)])
 
 
 def test_a_volume_of_its_own_for_the_log_is_refused_by_the_file_s_reader() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from disklab import spec
 from disklab.database_settings import Setting
-from disklab.databases import NodePlace, provision, this_machine
+from disklab.databases import NodePlace, Request, Sizes, provision, this_machine
 from disklab.databases.cassandra.configuration import default_settings
 from disklab.databases.cassandra.distribution import exact_version, fetched, unpacked
 from disklab.databases.cassandra.settings import (
@@ -27,6 +27,7 @@ from disklab.hosts.control_group import marked_processes
 from tests.databases.conftest import PORTS, request
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SMALL = Sizes(1 << 30)
 
 
 @pytest.fixture(scope="session")
@@ -96,9 +97,30 @@ def test_every_problem_of_a_request_comes_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_more_copies_than_nodes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--nodes 3"):
-        provision(replace(request(), replication_factor=3), [place(tmp_path)])
+@pytest.mark.parametrize(
+    ("asked", "nodes", "rule"),
+    [
+        (Request("casandra", SMALL), 1, "did you mean cassandra"),
+        (Request("cassandra", SMALL, replication_factor=3), 1, "--nodes 3"),
+        (Request("etcd", SMALL, replication_factor=3), 1, "as many copies as nodes"),
+        (Request("etcd", SMALL, table={"compression": "lz4"}), 1, "no such option"),
+        (Request("redis", SMALL, replication_factor=3), 1, "as many copies as nodes"),
+        (Request("redis", SMALL, replication_factor=3), 3, "as one server so far"),
+        (Request("redis", SMALL, tls=True), 1, "without TLS so far"),
+        (Request("redis", SMALL, settings={"loadmodule": "/x.so"}), 1, "it names a file"),
+        (Request("redis", SMALL, table={"compression": "lz4"}), 1, "no such option"),
+        (Request("redis", SMALL, version="8.0"), 1, "runs the Redis that is installed"),
+        (Request("mariadb", SMALL, replication_factor=4), 4, "more than half of its nodes"),
+        (
+            Request("mariadb", SMALL, replication_factor=2, settings={"log_bin": "off"}),
+            2,
+            "from the primary's binary log",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(asked: Request, nodes: int, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rule):
+        provision(asked, [replace(place(tmp_path), name=f"n{number}") for number in range(nodes)])
 
 
 def test_what_cannot_be_had_is_predicted_or_stood_in_for(tmp_path: Path) -> None:
@@ -107,11 +129,6 @@ def test_what_cannot_be_had_is_predicted_or_stood_in_for(tmp_path: Path) -> None
     (problem,) = refused.value.problems
     assert problem.place == "database.engine"
     assert "rehearse: {engine: postgresql}" in problem.way_out
-
-
-def test_an_unknown_database_gets_a_suggestion(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="did you mean cassandra"):
-        provision(replace(request(), engine="casandra"), [place(tmp_path)])
 
 
 @pytest.mark.parametrize(

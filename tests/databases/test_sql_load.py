@@ -15,7 +15,6 @@ from disklab.engine.load import (
     Generator,
     KnownVersions,
     OpenLoop,
-    RowSize,
     RowsWorkload,
     Stop,
     TpccWorkload,
@@ -90,38 +89,6 @@ def test_every_row_is_read_back_and_every_interval_adds_up(plain: Database) -> N
         assert isinstance(interval, LoadProgress)
         parts += sum(decode(packed).total for packed in interval.histograms.values())
     assert parts == ROWS
-
-
-def test_rows_of_several_sizes_have_them_in_their_shares(plain: Database) -> None:
-    asked = job(plain, {"write": 1.0}, keys="sequential")
-    sizes = [
-        RowSize(column_bytes=16, share_ppm=600_000),
-        RowSize(column_bytes=301, share_ppm=300_000),
-        RowSize(column_bytes=1400, share_ppm=100_000),
-    ]
-    rows = asked.workload.model_copy(update={"sizes": sizes})
-    try:
-        assert last(asked.model_copy(update={"workload": rows})).errors == {}
-        with asking(plain) as sql:
-            found = sql.ask(
-                "SELECT length(c0), count(*) FROM rows "
-                "WHERE length(c0) = length(c4) GROUP BY 1 ORDER BY 1"
-            )
-        counts = {int(length): int(count) for length, count in found}
-        assert sum(counts.values()) == ROWS
-        for size in sizes:
-            # Four standard deviations of a count drawn by chance.
-            share = size.share_ppm / 1e6
-            slack = 4 * (ROWS * share * (1 - share)) ** 0.5
-            assert abs(counts[size.column_bytes] - ROWS * share) < slack
-        reads = rows.model_copy(update={"operations": {"read": 1.0}})
-        done = last(asked.model_copy(update={"workload": reads}))
-        assert (done.errors, done.operations["read"].count) == ({}, ROWS)
-    finally:
-        assert last(asked).errors == {}
-    # Rows of one size are no longer those of several.
-    done = last(asked.model_copy(update={"workload": reads}))
-    assert done.wrong_rows > 0
 
 
 def test_an_altered_and_a_lost_row_are_failures(plain: Database) -> None:
