@@ -21,15 +21,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from accuracy_page import (  # type: ignore[import-not-found]  # beside this script
-    ROOT,
-    answers_to,
-    label,
-    load,
-    loaded_cells,
-    published_part,
-    table,
-)
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from disklab.catalog import load_catalog
 from disklab.databases.calibration import Residual
 from disklab.databases.simulating import Job
@@ -45,6 +38,15 @@ from disklab.results import Bands
 from disklab.results.bands import TENTH, off_by, told
 
 from scripts import widths
+from scripts.accuracy_page import (
+    ROOT,
+    answers_to,
+    label,
+    load,
+    loaded_cells,
+    published_part,
+    table,
+)
 
 PAGE = ROOT / "docs" / "left-out.md"
 COMMAND = ".venv/bin/python scripts/left_out.py"

@@ -1,4 +1,4 @@
-"""What holds for the command line as a whole."""
+"""What holds for the command line as a whole, and for values on it that nobody means."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
+from disklab import spec
 from disklab.cli.app import ROOMS, app, exit_codes
 from disklab.cli.run_progress import result_text
 from disklab.events import TrialFinished
 from typer.main import get_command
 from typer.testing import CliRunner
+
+from tests.in_process import disklab
 
 
 def test_the_release_is_said() -> None:
@@ -93,3 +97,50 @@ def test_every_help_has_an_example_and_the_exit_codes() -> None:
         if exit_codes(" ".join(words)) not in flat:
             lacking.append((*words, "exit codes"))
     assert lacking == []
+
+
+HUGE = "9" * 23
+NOT_TEXT = "\udcff"
+"""A byte that no UTF-8 text has, as Python hands it on."""
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (("predict", "cassandra-host-caching-quick", "--seed", HUGE), "--seed"),
+        (("rehearse", "redis-fsync", "--seed", "-5"), "--seed"),
+        (("rehearse", "redis-fsync", "--scale", "\u0663/\u0664"), "--scale"),
+        (("experiment", "show", "etcd-which-disk", "--scale", "-1"), "--scale"),
+        (("disk", "attach", "azure/P10", "--scale", "-1"), "--scale"),
+        (("disk", "attach", "azure/P10", "--scale", "0"), "--scale"),
+        (("disk", "attach", "azure/P10", "--mount", f"/tmp/{NOT_TEXT}"), "--mount"),
+        (("disk", "show", NOT_TEXT), "VOLUME"),
+        (("disk", "detach", NOT_TEXT), "VOLUME"),
+        (("run", "--disk", "azure/P10", "--credits", "nan%", "--", "true"), "--credits"),
+        (("run", "--disk", "azure/P10", "--budget", "fsyncs <= \u0663", "--", "true"), "--budget"),
+        (("run", "--disk", "azure/P10", "--budget", "ios <= 1_000", "--", "true"), "--budget"),
+        (("observe", "mariadb", "--address", "127.0.0.1:99999", "--user", "u"), "--address"),
+        (("observe", "mariadb", "--address", "[::1]:\u00b2", "--user", "u"), "--address"),
+        (("observe", "postgresql", "--address", "here:\u0663", "--user", "u"), "--address"),
+    ],
+)
+def test_it_is_refused_in_words(words: tuple[str, ...], place: str) -> None:
+    ran = disklab(*words)
+    assert ran.returncode == 2, ran.stderr
+    assert place in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_measure_takes_an_example_by_its_name(tmp_path: Path) -> None:
+    """It said that there is no etcd-which-disk, and asked for etcd-which-disk."""
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text("hosts: 5\n")
+    ran = disklab("measure", "etcd-which-disk", "--hosts", str(hosts))
+    assert ran.returncode == 2
+    assert "etcd-which-disk" not in ran.stderr
+    assert "hosts.yaml:1" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["etcd-which-disk", "etcd-which-disk.yaml"])
+def test_an_example_is_read_by_its_name(name: str) -> None:
+    assert spec.load(name).cells

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.advise.conftest import Advice
-from tests.keyboard import complaints
+from tests.pages import complaints
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str = "light") -> Page:

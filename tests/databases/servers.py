@@ -1,4 +1,4 @@
-"""Databases of disklab's own on plain directories, and loads on their rows, for tests."""
+"""Databases of disklab's own on plain directories, their rows, and what asks them, for tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from disklab.databases import Database, NodePlace, Request, provision
+from disklab.database_settings import Setting, setting_problem
+from disklab.databases import Database, NodePlace, Request, Sizes, installed, provision
 from disklab.databases.etcd.installation import find_etcd
+from disklab.databases.mariadb.cluster import MariaDB
 from disklab.databases.mariadb.installation import find_mariadb
+from disklab.databases.postgresql.configuration import DATABASE, PORT, USER
 from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.redis.configuration import find_redis
 from disklab.databases.registry import record_of
+from disklab.databases.sql import Login, Sql
+from disklab.engine import CqlLogin, CqlQuery, run_load
 from disklab.engine.load import (
     ClosedLoop,
     KnownVersions,
@@ -25,7 +31,7 @@ from disklab.engine.load import (
     Stop,
     load_target,
 )
-from disklab.errors import UserError
+from disklab.errors import Problem, UserError
 from disklab.hosts.addresses import free_addresses
 
 from tests.conftest import IN_CI
@@ -123,3 +129,92 @@ def fill(database: Database, *, seed: int = 3, columns: int = 3) -> None:
     asked = job(database, {"write": 1.0}, Stop(operations=ROWS), seed=seed, columns=columns)
     filled = done(asked)
     assert filled.operations["write"].count == ROWS, filled.last_error
+
+
+THREADS = 16
+# Counting reads the whole table.
+COUNT_MS = 30_000
+
+
+def job_of_large_rows(target: Mapping[str, object], rows: int, **operations: float) -> LoadJob:
+    """Return a job_of_large_rows of as many operations as there are rows of 5 x 818 bytes."""
+    return LoadJob(
+        seed=1,
+        target=load_target(target, consistency="ONE"),
+        workload=RowsWorkload(
+            rows=rows, columns=5, column_bytes=818, keys="sequential", operations=operations
+        ),
+        load=ClosedLoop(threads=THREADS),
+        stop=Stop(operations=rows),
+    )
+
+
+def write_rows(target: Mapping[str, object], rows: int) -> None:
+    *_, done = run_load(job_of_large_rows(target, rows, write=1.0))
+    assert isinstance(done, LoadDone)
+    assert done.errors == {}
+
+
+def asking_cql(target: Mapping[str, object], timeout_ms: int = COUNT_MS) -> CqlQuery:
+    """Return a connection to the nodes of a target, by its own user."""
+    points = target["contact_points"]
+    assert isinstance(points, list)
+    login = CqlLogin(str(target["user"]), str(target["password"]))
+    return CqlQuery(points, timeout_ms=timeout_ms, consistency="ONE", login=login)
+
+
+def count_rows(target: Mapping[str, object]) -> int:
+    with asking_cql(target) as query:
+        (row,) = query.ask(f"SELECT count(*) FROM {target['keyspace']}.{target['table']}")
+    return int(row["count"])
+
+
+@contextmanager
+def postgresql(*, tls: bool, **owners: str) -> Iterator[Database]:
+    """Yield a running server without tables but `rows` of five columns.
+
+    `owners`: settings that a server's owner may have made, and no experiment.
+    """
+
+    def problem(engine: str, name: str, value: Setting, place: str) -> Problem | None:
+        return None if name in owners else setting_problem(engine, name, value, place)
+
+    with mock.patch.object(installed, "setting_problem", problem):
+        asked = Request("postgresql", Sizes(GIB), tls=tls, settings=owners)
+        with running(asked, "data") as database:
+            yield database
+
+
+@contextmanager
+def asking(database: Database) -> Iterator[Sql]:
+    """Yield a connection of psql to it."""
+    points = database.target["contact_points"]
+    assert isinstance(points, list)
+    host = points[0].rsplit(":", 1)[0]
+    tls = database.target["tls"]
+    assert isinstance(tls, bool)
+    login = Login(host, PORT, USER, DATABASE, tls, str(database.target["password"]))
+    with Sql(find_postgresql().program("psql"), login) as sql:
+        yield sql
+
+
+@contextmanager
+def mariadb(
+    *,
+    copies: int = 1,
+    tls: bool = False,
+    columns: int = 3,
+    settings: Mapping[str, Setting] | None = None,
+) -> Iterator[MariaDB]:
+    """Yield running servers on plain directories: data, redo log and binary log."""
+    asked = Request(
+        "mariadb",
+        Sizes(GIB),
+        replication_factor=copies,
+        tls=tls,
+        columns=columns,
+        settings=settings or {},
+    )
+    with running(asked, "data", "log", "binlog") as database:
+        assert isinstance(database, MariaDB)
+        yield database

@@ -17,7 +17,7 @@ from disklab.databases.postgresql.installation import find_postgresql
 from disklab.databases.protocol import Sizes
 from disklab.errors import UserError
 
-from tests.databases.mariadb import mariadb
+from tests.databases.servers import mariadb
 
 EXPERIMENT = """\
 title: settings

@@ -22,8 +22,7 @@ from disklab.hosts.control_group import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
 from tests.databases.conftest import OnDisk, node_on, request
-from tests.databases.rows import asking_cql, count_rows, write_rows
-from tests.databases.servers import done, job
+from tests.databases.servers import asking_cql, count_rows, done, job, write_rows
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 

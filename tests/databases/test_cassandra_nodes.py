@@ -20,7 +20,7 @@ from disklab.engine.load import load_target
 from disklab.hosts.addresses import free_addresses
 
 from tests.databases.conftest import GIB, PORTS
-from tests.databases.rows import count_rows, job, write_rows
+from tests.databases.servers import count_rows, job_of_large_rows, write_rows
 from tests.databases.strangers import as_nobody, handshake, pem_of
 
 pytestmark = pytest.mark.machine
@@ -119,7 +119,9 @@ def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves(count: i
 def of_all(database: Cassandra, **operations: float) -> LoadDone:
     """Return what became of a load whose every row each node must confirm."""
     everywhere = {"target": load_target(database.target, consistency="ALL")}
-    *_, done = run_load(job(database.target, ROWS, **operations).model_copy(update=everywhere))
+    *_, done = run_load(
+        job_of_large_rows(database.target, ROWS, **operations).model_copy(update=everywhere)
+    )
     assert isinstance(done, LoadDone)
     return done
 

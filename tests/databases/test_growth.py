@@ -11,7 +11,7 @@ from disklab.databases import Database
 from disklab.engine import LoadDone, LoadJob, run_load
 from disklab.engine.load import ClosedLoop, RowSize, RowsWorkload, Stop, load_target
 
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, postgresql
 
 pytestmark = pytest.mark.machine
 

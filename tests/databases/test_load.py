@@ -20,7 +20,7 @@ from disklab.engine.load import (
 from disklab.errors import EngineError, UserError
 
 from tests.databases.conftest import OnDisk
-from tests.databases.rows import asking_cql
+from tests.databases.servers import asking_cql
 
 pytestmark = pytest.mark.machine
 

@@ -27,8 +27,7 @@ from disklab.errors import UserError
 from disklab.procedures.turn import workload_of
 from disklab.workloads.protocol import Asked, Begin, Workload
 
-from tests.databases.mariadb import mariadb
-from tests.databases.servers import GIB, ROWS, done, fill, job
+from tests.databases.servers import GIB, ROWS, done, fill, job, mariadb
 from tests.databases.suite import DatabaseSuite, Traits
 
 

@@ -37,8 +37,7 @@ from disklab.hosts.control_group import marked_processes
 from disklab.hosts.left_databases import remove_database
 
 from tests.databases.conftest import GIB, node_on
-from tests.databases.servers import need
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, need, postgresql
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 

@@ -19,7 +19,7 @@ from disklab.databases.postgresql.configuration import PORTS
 from disklab.errors import MachineError, Problem, UserError
 from disklab.hosts.addresses import free_addresses
 
-from tests.databases.sql import asking
+from tests.databases.servers import asking
 
 Tool = Callable[[str], Path]
 RELEASE = etcd.RELEASES["3.5"]

@@ -23,7 +23,7 @@ from disklab.engine.load import (
 from disklab.errors import UserError
 from disklab.results.histogram import decode
 
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, postgresql
 
 pytestmark = pytest.mark.machine
 

@@ -15,7 +15,7 @@ from disklab.engine import LoadDone, LoadJob, run_load
 from disklab.engine.load import ClosedLoop, RowsWorkload, Stop, load_target
 from disklab.errors import UserError
 
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, postgresql
 
 pytestmark = pytest.mark.machine
 

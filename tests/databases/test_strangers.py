@@ -20,8 +20,7 @@ from disklab.engine import LoadRun, server_account
 from disklab.engine.load import Stop
 
 from tests.databases.conftest import OnDisk
-from tests.databases.rows import job
-from tests.databases.sql import postgresql
+from tests.databases.servers import job_of_large_rows, postgresql
 from tests.databases.strangers import (
     as_nobody,
     cql_answers,
@@ -85,7 +84,9 @@ def test_nothing_of_a_cassandra_can_be_read_written_or_signalled(cassandra: OnDi
     assert uids(pid) == {account.uid}
     secrets = [str(database.target["password"]), database.nodes[0].jolokia.password]
     folders = [place.run_dir, place.log_dir, *place.volumes.values()]
-    with LoadRun(job(database.target, 1, read=1.0).model_copy(update=ENDLESS)) as load:
+    with LoadRun(
+        job_of_large_rows(database.target, 1, read=1.0).model_copy(update=ENDLESS)
+    ) as load:
         next(iter(load))
         assert uids(load.pid) == {account.uid}
         assert as_nobody(lambda: writable(folders)) == []

@@ -16,8 +16,7 @@ from disklab.errors import UserError
 from disklab.results.histogram import decode
 from disklab.workloads.tpcc import check_job, load_job, run_job
 
-from tests.databases.mariadb import mariadb
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, mariadb, postgresql
 
 pytestmark = pytest.mark.machine
 

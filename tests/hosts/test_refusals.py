@@ -1,20 +1,21 @@
-"""Every mistake that the issue names, word for word: `messages.txt` beside this file.
-
-Each refusal has exit code 2 and changes nothing. `DISKLAB_UPDATE_SNAPSHOTS=1` writes the file anew.
-"""
+"""Mistakes word for word, beside this file; `disklab doctor`; which addresses are taken."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
+from disklab.catalog import HostRequest, VolumeRequest, load_catalog, resolve
+from disklab.engine import Envelope
+from disklab.hosts.addresses import free_addresses
+from disklab.hosts.doctor import shortfalls
 
 from .conftest import Lab
 
-pytestmark = pytest.mark.machine
 MESSAGES = Path(__file__).with_name("messages.txt")
 DS14 = "azure/Standard_DS14_v2"
 
@@ -77,6 +78,7 @@ disk fail data slow 2x --disk 7
 """
 
 
+@pytest.mark.machine
 def test_the_messages(lab: Lab) -> None:
     told = [refusal(lab, command) for command in NOTHING_ATTACHED.strip().splitlines()]
     lab.attach("azure/P50", "--size", "64MiB", "--vm", DS14)
@@ -96,9 +98,86 @@ def refusal(lab: Lab, command: str) -> str:
     return f"$ disklab {command}\n{message}"
 
 
+@pytest.mark.machine
 def test_no_message_lacks_a_part() -> None:
     for line in MESSAGES.read_text().splitlines():
         if line.startswith("error: "):
             place, value, rest = line.removeprefix("error: ").split(": ", 2)
             rule, _, way_out = rest.rpartition("; ")
             assert all([place, value, rule, way_out]), line
+
+
+CATALOG = load_catalog([])
+
+
+def short(disks: str, envelope: Envelope, vm: str | None = None, **volume: str) -> list[str]:
+    request = VolumeRequest(disks, **volume)  # type: ignore[arg-type]
+    found = resolve(CATALOG, HostRequest(vm=vm), request)
+    return [one.limit for one in shortfalls(found.host, found.volume, envelope)]
+
+
+def test_what_stands_in_the_way() -> None:
+    usual = Envelope(p50_ns=80_000, p99_ns=200_000, iops=150_000, bytes_per_s=3_000_000_000)
+    assert short("azure/P30", usual) == []
+    assert short("azure/P30(on-demand-burst)", usual) == []
+    nvme = short("nvme", usual, "azure/Standard_L8s_v2")
+    assert nvme == ["IOPS", "latency"]
+    slow = usual.model_copy(update={"iops": 4999, "bytes_per_s": 199_999_999})
+    assert short("azure/P30", slow) == ["IOPS", "MB/s"]
+    # Two disks ask for twice as much, and a VM may allow less.
+    assert short("2 x azure/P30", usual.model_copy(update={"iops": 9999})) == ["IOPS"]
+    small_vm = "azure/Standard_DS1_v2"
+    assert short("4 x azure/P30", usual.model_copy(update={"iops": 3200}), small_vm) == []
+    # Hits in the host cache are faster than the disk.
+    lame = usual.model_copy(update={"p50_ns": 200_000})
+    assert short("azure/P30", lame, "azure/Standard_DS14_v2") == []
+    assert short("azure/P30", lame, "azure/Standard_DS14_v2", caching="ReadOnly") == ["latency"]
+
+
+@pytest.mark.machine
+def test_this_machine(lab: Lab) -> None:
+    seen = lab.json("doctor")
+    assert seen["able"]
+    assert seen["envelope"]["iops"] > 0
+    stored = lab.run_dir / "envelope.json"
+    false = stored.read_text().replace(f'"iops":{seen["envelope"]["iops"]}', '"iops":1')
+    stored.write_text(false)
+    assert lab.json("doctor")["envelope"]["iops"] > 1, "an old figure is not believed"
+    fits = {(fit["disk"], fit["vm"]): fit["shortfalls"] for fit in seen["disks"]}
+    assert fits["azure/S4", None] == []
+    assert {"azure/P30", "azure/PremiumV2(256GiB)", "gcp/local-ssd"} <= {disk for disk, _ in fits}
+    assert any(disk == "nvme" for disk, _ in fits)
+    assert lab.processes() == []
+
+
+@pytest.mark.machine
+def test_looking_only(lab: Lab) -> None:
+    state = lab.state()
+    seen = lab.json("doctor", "--no-measure")
+    assert seen["envelope"] is None
+    names = {check["name"] for check in seen["checks"]}
+    assert {"kernel", "root", "FUSE", "loop devices", "engine", "fio", "memory groups"} <= names
+    assert all(check["way_out"] for check in seen["checks"] if not check["ok"])
+    assert lab.state() == state
+
+
+PORT = 5432
+
+
+def test_processes_that_start_together_search_different_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = set()
+    for number in range(1000, 1000 + 16_384):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        (address,) = free_addresses(1, ())
+        found.add(address)
+    assert len(found) == 16_384
+
+
+def test_an_address_whose_port_is_taken_is_left_out() -> None:
+    (first,) = free_addresses(1, (PORT,))
+    with socket.create_server((first, PORT)):
+        second = free_addresses(2, (PORT,))
+    assert first not in second
+    assert len(set(second)) == 2

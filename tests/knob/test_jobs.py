@@ -1,4 +1,4 @@
-"""The page's rules against Python's: the same choice gives the same job, sentences and price."""
+"""The page's rules against Python's: jobs, sentences, prices, expressions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import random
 import re
 from dataclasses import astuple
+from fractions import Fraction
 from importlib import resources
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ import pytest
 from disklab import spec
 from disklab.catalog import load_catalog
 from disklab.catalog.price import REGIONS
+from disklab.catalog.quantity import about_bytes
 from disklab.databases.calibration import calibration_for
 from disklab.errors import Problem, UserError
+from disklab.knob.trace import Unknown, traced
 from disklab.prediction.cells import prepare
 from disklab.results.pricing import cluster_price
 from playwright.sync_api import Browser
@@ -110,3 +114,50 @@ def test_no_number_of_an_address_ends_in_an_exception(browser: Browser) -> None:
     failures = tab.evaluate(NUMBERS, values)
     tab.close()
     assert failures == []
+
+
+def test_each_way_of_a_comparison_is_a_branch() -> None:
+    def rule(size: int, most: int) -> object:
+        return {"size": min(most, 2 * size)}
+
+    assert traced(rule, "size", "most") == {
+        "if": ["<", ["*", 2, "size"], "most"],
+        "then": {"size": {"of": ["*", 2, "size"]}},
+        "else": {"size": {"of": "most"}},
+    }
+
+
+def test_branches_that_say_the_same_are_one() -> None:
+    assert traced(lambda size: ["small", "small"][size < 10], "size") == "small"
+
+
+def test_a_comparison_is_answered_once_in_a_call() -> None:
+    def rule(size: int) -> object:
+        return [size < 10, size < 10, size >= 10]
+
+    assert traced(rule, "size") == {
+        "if": ["<", "size", 10],
+        "then": [True, True, False],
+        "else": [False, False, True],
+    }
+
+
+def test_fractions_stay_exact_and_whole_numbers_divide_to_floats() -> None:
+    def rule(size: int) -> object:
+        return [floor(size / Fraction(3, 2)), size / 4, size * 0.5, -(-size // 8), int(size + 1)]
+
+    assert traced(rule, "size") == [
+        {"of": ["floor", ["/", "size", [":", 3, 2]]]},
+        {"of": ["div", "size", 4]},
+        {"of": ["*", "size", ["float", 0.5]]},
+        {"of": ["-", 0, ["//", ["-", 0, "size"], 8]]},
+        {"of": ["+", "size", 1]},
+    ]
+
+
+def test_a_sentence_keeps_the_amounts_that_it_names() -> None:
+    def rule(size: Unknown, name: Unknown) -> object:
+        return f"{name} has {size} of {about_bytes(size)}"
+
+    parts = ["", ["name", ""], " has ", ["size", ""], " of ", ["size", "about"], ""]
+    assert traced(rule, "size", "name") == {"text": parts}

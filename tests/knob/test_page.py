@@ -18,10 +18,9 @@ from disklab.report.files import write_what_if
 from playwright.sync_api import Browser, Page
 
 from campaigns.turning import MIB, Sample, turned
-from tests.contrast import CONTRAST
-from tests.keyboard import complaints
 from tests.knob.choices import choice, everything
 from tests.knob.test_what_if import specified
+from tests.pages import CONTRAST, complaints
 from tests.programs import ended
 from tests.web.test_live_page import TOKEN, served
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from disklab.databases import Database
 
-from tests.databases.sql import asking, postgresql
+from tests.databases.servers import asking, postgresql
 
 from .bench import THREADS, Bench, rows_in
 

@@ -18,7 +18,7 @@ from disklab.databases.cassandra.observer import CassandraObserver
 from disklab.databases.observing import Target
 from disklab.observation.machine import LEAST_INTERVAL_S
 
-from tests.databases.rows import asking_cql
+from tests.databases.servers import asking_cql
 from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
 from tests.programs import ended

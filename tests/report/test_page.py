@@ -16,8 +16,7 @@ from disklab.report.files import write_page
 from disklab.report.report import Report
 from playwright.sync_api import Browser, Page
 
-from tests.contrast import CONTRAST
-from tests.keyboard import complaints
+from tests.pages import CONTRAST, complaints
 from tests.report import synthetic
 from tests.test_probe_shown import MS, result
 

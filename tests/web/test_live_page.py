@@ -31,7 +31,7 @@ from disklab.results import Run
 from disklab.results.event_log import EVENTS, EventLog, Wish, wish_of
 from playwright.sync_api import Browser, Page
 
-from tests.contrast import CONTRAST
+from tests.pages import CONTRAST
 from tests.programs import ended
 from tests.report import synthetic
 

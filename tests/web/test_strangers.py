@@ -24,7 +24,7 @@ from disklab.web.server import MOST_WISH_BYTES, metrics
 from disklab.web.state import Followed
 from playwright.sync_api import Browser, Locator, Page
 
-from tests.contrast import CONTRAST
+from tests.pages import CONTRAST
 from tests.report import synthetic
 from tests.web.test_live_page import TOKEN, Going, Served, second, served
 
