@@ -36,22 +36,6 @@ def texts(*runs: Run) -> list[str]:
     return [finding.text for _, finding in Report.of(list(runs)).said]
 
 
-def test_the_verdict_says_difference_no_difference_and_cannot_tell(demo: Run) -> None:
-    said = texts(demo)
-    best, same, *noisy = (text.replace("\N{NO-BREAK SPACE}", " ") for text in said)
-    found = re.match(
-        r"“attached, ReadOnly” does 2.0 times the reads of “attached, None” "
-        r"\(9,8\d+ against 4,9\d+ a second; 90 % sure: 2.0 times\)$",
-        best,
-    )
-    assert found, best
-    assert (
-        same == "Local and “attached, ReadOnly” are equally fast for reads (within 2 %, 3 repeats)"
-    )
-    assert len(noisy) == 2
-    assert all(text.startswith("Cannot tell yet for writes: ") for text in noisy)
-
-
 def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
     findings = [finding for _, finding in Report.of([demo]).said]
     (slower,) = (one for one in findings if "2.0 times the reads" in one.text)
@@ -60,13 +44,6 @@ def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
         "98\N{NO-BREAK SPACE}% of the reads of “attached, ReadOnly” came from the host's own SSD"
     )
     assert cached in slower.reason
-
-
-def test_a_crossing_is_named(threads: Run) -> None:
-    (text,) = texts(threads)
-    assert text.startswith(
-        "Choose caching ReadOnly up to 128 threads, caching None at 256 threads (caching ReadOnly: "
-    )
 
 
 def test_published_crossings_are_those_of_the_publishers() -> None:
