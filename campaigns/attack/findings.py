@@ -143,7 +143,7 @@ FINDINGS = (
         "L2",
         "a small parquet file of 200 million rows took 10.8 GB",
         (
-            "tests/results/test_parquet.py::"
+            "tests/results/test_histogram.py::"
             "test_a_small_file_of_many_rows_is_refused_before_it_is_read",
         ),
     ),

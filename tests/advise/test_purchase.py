@@ -14,7 +14,7 @@ from disklab.advice.options import Option
 from disklab.advice.purchase import snippet
 from disklab.advice.question import question_of
 from disklab.catalog import load_catalog
-from disklab.prediction import calibration_for
+from disklab.databases.calibration import calibration_for
 from hcl2.api import loads
 from lark import UnexpectedToken
 

@@ -5,7 +5,6 @@ It makes emulated hosts with emulated disks; a real Cassandra is built on them o
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,11 @@ from disklab import spec
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.measuring_in_cloud import planned_new
 from disklab.errors import UserError
-from disklab.hosts.namespaces import EmulatedHosts, HostWish
-from disklab.hosts.places import Places
+from disklab.hosts.namespaces import HostWish
 from disklab.measurement.preparation import Options
 from disklab.results import Run
 
-from tests.hosts.conftest import new_lab
-
-from . import fake_arm
-from .emulated_azure import EmulatedAzure
-from .fake_arm import RealClock, served
-from .test_whole_chain import MEASURE, Cloud
+from .test_whole_chain import MEASURE, Cloud, cloud_of
 
 EXPERIMENT = """
 title: Does host caching pay for reads?
@@ -88,32 +81,11 @@ def test_a_database_that_is_built_on_no_host_is_refused() -> None:
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    monkeypatch.setattr(fake_arm, "DEPLOY_S", 1.0)
-    monkeypatch.setattr(fake_arm, "DELETE_S", 1.0)
-    monkeypatch.setattr(fake_arm, "RETRY_AFTER_S", 1)
-    with new_lab() as lab:
-        # A node's mounts are its own; the conductor's network is that of the client's machine.
-        wishes = [HostWish("n1", memory_bytes=2 << 30), HostWish("c1"), HostWish("conductor")]
-        places = Places(lab.run_dir, lab.data_dir)
-        with EmulatedHosts.start(places, "azure", wishes) as hosts:
-
-            def listen() -> socket.socket:
-                with hosts["conductor"].inside_network():
-                    return socket.create_server(("127.0.0.1", 0))
-
-            with served(RealClock(), tmp_path, listen) as server:
-                azure = EmulatedAzure(hosts, lab)
-                server.arm.on_made, server.arm.on_removed = azure.make, azure.remove
-                made = Cloud(tmp_path, hosts, server)
-                (tmp_path / "e.yaml").write_text(EXPERIMENT, encoding="utf-8")
-                try:
-                    yield made
-                finally:
-                    for process in made.started:
-                        process.kill()
-                        process.wait()
-                    for group in list(server.arm.groups.values()):
-                        azure.remove(group)
+    # A node's mounts are its own; the conductor's network is that of the client's machine.
+    wishes = [HostWish("n1", memory_bytes=2 << 30), HostWish("c1")]
+    with cloud_of(wishes, tmp_path, monkeypatch) as made:
+        (tmp_path / "e.yaml").write_text(EXPERIMENT, encoding="utf-8")
+        yield made
 
 
 @pytest.mark.machine

@@ -86,20 +86,22 @@ class Cloud:
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    with cloud_of(["n1"], tmp_path, monkeypatch) as made:
+    with cloud_of([HostWish("n1")], tmp_path, monkeypatch) as made:
         yield made
 
 
 @contextmanager
-def cloud_of(names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    """Yield a subscription in which VMs of these names can be made."""
+def cloud_of(
+    wishes: list[HostWish], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
+    """Yield a subscription in which these VMs can be made."""
     monkeypatch.setattr(fake_arm, "DEPLOY_S", 1.0)
     monkeypatch.setattr(fake_arm, "DELETE_S", 1.0)
     monkeypatch.setattr(fake_arm, "RETRY_AFTER_S", 1)
-    wishes = [*map(HostWish, names), HostWish("conductor")]
+    all_wishes = [*wishes, HostWish("conductor")]
     with (
         new_lab() as lab,
-        EmulatedHosts.start(Places(lab.run_dir, lab.data_dir), "azure", wishes) as hosts,
+        EmulatedHosts.start(Places(lab.run_dir, lab.data_dir), "azure", all_wishes) as hosts,
     ):
 
         def listen() -> socket.socket:
@@ -154,7 +156,7 @@ def test_a_file_is_measured_in_azure_and_nothing_is_left(cloud: Cloud) -> None:
 
 @pytest.mark.long
 def test_fresh_hosts_take_repeats_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cloud_of(["n1", "n2"], tmp_path, monkeypatch) as cloud:
+    with cloud_of([HostWish("n1"), HostWish("n2")], tmp_path, monkeypatch) as cloud:
         fresh = ("--fresh-hosts", "2", "--only", "device.volume.caching=None")
         code, _, err = cloud.run(*MEASURE, "--max-usd", "3", *fresh, "--repeat", "1")
         assert code == 2

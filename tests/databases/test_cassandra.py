@@ -1,28 +1,35 @@
-"""A real Cassandra on an emulated disk: one start for what works, a second one to break it."""
+"""A real Cassandra on an emulated disk, one start for what works; several nodes on folders."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disklab.database_settings import Setting
-from disklab.databases import Conditions, Database, provision
+from disklab.databases import Conditions, Database, NodePlace, Request, Sizes, provision
+from disklab.databases.cassandra.access import KEYSTORE_FILE
 from disklab.databases.cassandra.cluster import Cassandra
 from disklab.databases.cassandra.compactions import activity
+from disklab.databases.cassandra.configuration import STORAGE_PORT, even_tokens, token_for_newcomer
 from disklab.databases.cassandra.jolokia import STORAGE
 from disklab.databases.cassandra.settings import statements
-from disklab.engine.load import Stop
+from disklab.engine import LoadDone, run_load
+from disklab.engine.load import Stop, load_target
 from disklab.errors import DisklabError, MachineError
+from disklab.hosts.addresses import free_addresses
 from disklab.hosts.control_group import marked_processes
 from disklab.telemetry import DatabaseWatch, Memory, ProcessCpu, Sampler, Source
 
-from tests.databases.conftest import OnDisk, node_on, request
-from tests.databases.servers import asking_cql, count_rows, done, job, write_rows
+from tests.databases.conftest import GIB, PORTS, OnDisk, node_on, request
+from tests.databases.servers import asking_cql, count_rows, done, job, job_of_large_rows, write_rows
+from tests.databases.strangers import as_nobody, handshake, pem_of
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 
@@ -256,3 +263,116 @@ def wait_for(condition: object, seconds: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.1)
+
+
+ROWS_OF_NODES = 300
+# As `job` writes them, and a third more for what is around them: the table beside has as many.
+ROW_BYTES = 5 * 818 * 4 // 3
+
+
+@contextmanager
+def cluster(nodes: int, later: int = 0) -> Iterator[Cassandra]:
+    """Yield a started cluster, as many copies as nodes, and places for those that come later."""
+    with tempfile.TemporaryDirectory(prefix="disklab-test-") as folder:
+        Path(folder).chmod(0o755)
+        places = []
+        for number, address in enumerate(free_addresses(nodes + later, PORTS), 1):
+            data = Path(folder, f"data{number}")
+            data.mkdir()
+            places.append(
+                NodePlace(
+                    name=f"n{number}",
+                    address=address,
+                    volumes={"data": data},
+                    run_dir=Path(folder, "run", f"n{number}"),
+                    log_dir=Path(folder, "log"),
+                    comes_later=number > nodes,
+                )
+            )
+        sizes = Sizes(4 * GIB, nodes=nodes + later)
+        asked = Request("cassandra", sizes, table={"compression": "none"})
+        database = provision(
+            replace(asked, replication_factor=nodes, tables_beside=("beside",)), places
+        )
+        assert isinstance(database, Cassandra)
+        try:
+            database.start()
+            yield database
+        finally:
+            database.stop()
+
+
+# Of three and a new one, the first that leaves need not be made to: Cassandra keeps three copies of
+# its own tables.
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 3])
+def test_nodes_agree_and_another_joins_at_the_place_of_one_which_leaves(count: int) -> None:
+    with cluster(count, later=1) as database:
+        seen = [
+            node.jolokia.read(
+                (STORAGE, "LiveNodes"), (STORAGE, "SchemaVersion"), (STORAGE, "Keyspaces")
+            )
+            for node in database.nodes
+        ]
+        # What they say to each other needs the key that only they have.
+        doors = [(node.files.place.address, STORAGE_PORT) for node in database.nodes]
+        assert "" not in as_nobody(lambda: [handshake(door) for door in doors])
+        configuration = database.nodes[0].files.configuration
+        with pem_of(configuration / KEYSTORE_FILE) as pem:
+            assert [handshake(door, pem) for door in doors] == [""] * count
+        # Before anybody asks them: they know each other and have one schema.
+        assert [len(live) for live, _, _ in seen] == [count] * count
+        assert len({schema for _, schema, _ in seen}) == 1
+        assert all("disklab" in keyspaces for _, _, keyspaces in seen)
+        assert of_all(database, write=1.0).errors == {}
+        assert count_rows(database.target) == ROWS_OF_NODES
+
+        # What a table beside had is gone when a node comes: it gets the rows alone.
+        beside = {**database.target, "table": "beside"}
+        write_rows(beside, ROWS_OF_NODES)
+        database.settle(Conditions(beside_empty=True))
+        assert (count_rows(beside), count_rows(database.target)) == (0, ROWS_OF_NODES)
+        new = f"n{count + 1}"
+        database.add_node(new, near="n2")
+        streamed = database.streamed()[new]
+        assert 0 < streamed < ROWS_OF_NODES * ROW_BYTES, streamed
+        database.decommission_node("n2")
+        left = ["n1", "n3", "n4"][:count]
+        assert [node.files.place.name for node in database.nodes] == left
+        database.repair_node(new)
+        live, mode = database.nodes[-1].jolokia.read(
+            (STORAGE, "LiveNodes"), (STORAGE, "OperationMode")
+        )
+        assert mode == "NORMAL"
+        assert len(live) == count
+        # Each row is asked of all, the new one among them.
+        assert of_all(database, read=1.0).errors == {}
+        assert count_rows(database.target) == ROWS_OF_NODES
+        if count == 2:
+            return
+        # With fewer left than Cassandra keeps copies of its own tables, one must be made to leave.
+        database.decommission_node("n3")
+        assert [node.files.place.name for node in database.nodes] == ["n1", "n4"]
+        assert count_rows(database.target) == ROWS_OF_NODES
+
+
+def of_all(database: Cassandra, **operations: float) -> LoadDone:
+    """Return what became of a load whose every row each node must confirm."""
+    everywhere = {"target": load_target(database.target, consistency="ALL")}
+    *_, done = run_load(
+        job_of_large_rows(database.target, ROWS_OF_NODES, **operations).model_copy(
+            update=everywhere
+        )
+    )
+    assert isinstance(done, LoadDone)
+    return done
+
+
+def test_a_newcomer_takes_half_of_the_largest_share_or_anothers_place() -> None:
+    tokens = even_tokens(3)
+    assert tokens == [-(2**63), -(2**63) + 2**64 // 3, -(2**63) + 2**65 // 3]
+    assert token_for_newcomer(tokens, tokens[1]) == tokens[1] - 1
+    for known in (tokens, even_tokens(1), [*tokens, 2**62]):
+        new = token_for_newcomer(known, None)
+        assert -(2**63) <= new < 2**63
+        assert new not in known

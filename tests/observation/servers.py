@@ -1,18 +1,24 @@
-"""Databases of disklab's own on plain directories, loaded in a way that is known."""
+"""Databases of disklab's own, loaded in a way that is known, and `observe` as a user starts it."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
 
 from disklab.databases import Conditions, Database, Request, Sizes
 from disklab.engine import LoadDone, LoadJob, LoadRun, run_load
 from disklab.engine.load import ClosedLoop, OpenLoop, RowsWorkload, Stop, load_target
 
 from tests.databases.servers import GIB, running
+from tests.programs import ended
 
 IN_FLIGHT = 16
 """Fewer than the connections that PostgreSQL allows."""
@@ -92,3 +98,49 @@ def job(  # noqa: PLR0913 - each is a part of a job
         stop=stop,
         interval_ms=500,
     )
+
+
+DISKLAB = Path(sys.executable).with_name("disklab")
+VARIABLE = "OBSERVED_PASSWORD"
+SECONDS = 240
+
+
+class Known(Protocol):
+    """Where a database is, and who asks it."""
+
+    @property
+    def target(self) -> Mapping[str, object]:
+        """As a load job has it."""
+        ...
+
+
+class AsRole:
+    """A database as another role reaches it."""
+
+    def __init__(self, database: Known, user: str, password: str) -> None:
+        """Keep address and schema."""
+        self.target = {**database.target, "user": user, "password": password}
+
+
+def command(engine: str, database: Known, out: Path, *options: str) -> list[str]:
+    """Return the command that looks at a database."""
+    points = database.target["contact_points"]
+    assert isinstance(points, list)
+    who = ("--user", str(database.target["user"]), "--password-variable", VARIABLE)
+    asked = ("--address", points[0], *who, "--out", str(out), "--json")
+    return [str(DISKLAB), "observe", engine, *asked, *options]
+
+
+def variables(database: Known) -> dict[str, str]:
+    """Return the environment with the password."""
+    return {**os.environ, VARIABLE: str(database.target["password"])}
+
+
+def observed(engine: str, database: Known, out: Path, *options: str) -> dict[str, Any]:
+    """Return what it says of a database."""
+    ran = ended(
+        command(engine, database, out, *options), most_s=SECONDS, env=variables(database), code=0
+    )
+    assert str(database.target["password"]) not in ran.stdout + ran.stderr + out.read_text()
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found

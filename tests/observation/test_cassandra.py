@@ -19,8 +19,20 @@ from disklab.databases.observing import Target
 from disklab.observation.machine import LEAST_INTERVAL_S
 
 from tests.databases.servers import asking_cql
-from tests.observation.command import DISKLAB, SECONDS, AsRole, command, observed, variables
-from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, cassandra, fill, loaded
+from tests.observation.servers import (
+    COLUMN_BYTES,
+    COLUMNS,
+    DISKLAB,
+    ROWS,
+    SECONDS,
+    AsRole,
+    cassandra,
+    command,
+    fill,
+    loaded,
+    observed,
+    variables,
+)
 from tests.programs import ended
 
 pytestmark = pytest.mark.machine

@@ -15,8 +15,7 @@ from disklab.databases.observing import Target
 from disklab.databases.postgresql.observer import PostgresqlObserver
 
 from tests.databases.servers import asking, mariadb, postgresql
-from tests.observation.command import AsRole, observed
-from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, fill, loaded
+from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, AsRole, fill, loaded, observed
 
 RATE, READ_RATIO = 300.0, 0.75
 SETTINGS = {"performance_schema": True, "userstat": True, "sync_binlog": 1}

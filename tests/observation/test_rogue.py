@@ -15,8 +15,8 @@ from disklab import spec
 from disklab.spec.draft import flow
 
 from tests.observation import rogue
-from tests.observation.command import DISKLAB, VARIABLE
 from tests.observation.rogue import Rogue
+from tests.observation.servers import DISKLAB, VARIABLE
 from tests.programs import ended
 
 PASSWORD = "correct horse battery"

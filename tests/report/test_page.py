@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.pages import CONTRAST, complaints
 from tests.report import synthetic
-from tests.test_probe_shown import MS, result
+from tests.test_probe_promise import MS, result
 
 # Pages that some tests ask for by name are made once too.
 pytestmark = pytest.mark.xdist_group("tests/report/test_page.py")
