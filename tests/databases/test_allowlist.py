@@ -213,7 +213,6 @@ def test_the_amounts_of_experiment_files_are_told_in_the_databases_own_words() -
     more = 'factors: {database.settings.innodb_buffer_pool_size: ["1.5GiB"]}\n'
     asked = spec.parse(text + more)
     trial = asked.trials("predict")[0].spec
-    assert isinstance(trial, spec.ClusterTrial)
     assert trial.database.settings["innodb_buffer_pool_size"] == "1536M"
 
 

@@ -214,7 +214,6 @@ def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
     """A node fills its disk, dies and says why; starts again; is cold by a restart; is cleaned."""
     place = node_on(disk_lab, "full", "512MiB", group=False)
     database = provision(replace(request(), settings={"concurrent_reads": 16}), [place])
-    assert isinstance(database, Cassandra)
     database.start()
     write_rows(database.target, ROWS)
     failures: list[DisklabError] = []

@@ -245,7 +245,6 @@ def test_an_update_that_was_lost_is_counted(plain: Database) -> None:
         sql.ask("CREATE TABLE before AS SELECT * FROM rows")
     try:
         asked = job(plain, {"write": 1.0}, keys="sequential")
-        assert isinstance(asked.workload, RowsWorkload)
         versioned = {"workload": asked.workload.model_copy(update={"versions": KnownVersions()})}
         done = last(asked.model_copy(update=versioned))
         assert done.errors == {}
@@ -263,7 +262,6 @@ def test_an_update_that_was_lost_is_counted(plain: Database) -> None:
 def lost(database: Database, known: KnownVersions) -> int:
     """Read every row back; return how many are older than what was acknowledged last."""
     asked = job(database, {"read": 1.0}, keys="sequential")
-    assert isinstance(asked.workload, RowsWorkload)
     work = asked.workload.model_copy(update={"versions": known})
     done = last(asked.model_copy(update={"workload": work}))
     assert done.errors == {}
