@@ -44,6 +44,7 @@ def rows_in(database: str, operations: str = "{read: 100%}", more: str = "") -> 
     return ROWS.replace("DATABASE", database).replace("OPERATIONS", operations) + more
 
 
+MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
 THREADS = "factors:\n  workload.load.threads: [2, 4]\n"
 
 
@@ -97,6 +98,28 @@ class Bench:
         """
         ran = disklab(*words, environment=self.environment, folder=self.folder)
         return ran.returncode, ran.stdout, ran.stderr
+
+    def measured(self, *words: str) -> Run:
+        """Return a run that went to its end: it has left nothing, and its trials have figures."""
+        code, _, err = self.run(*(words or (*MEASURE, "--yes", "--quick")))
+        assert code == 0, err
+        self.nothing_is_left()
+        (run,) = self.runs()
+        results = run.results()
+        assert {one.status for one in results} <= {"ok", "invalid"}, results
+        return run
+
+    def plan(self) -> str:
+        """Return what a measurement would do."""
+        code, out, err = self.told(*MEASURE, "--plan")
+        assert code == 0, err
+        return out
+
+    def refused(self, *words: str) -> str:
+        """Return why a measurement is refused."""
+        code, _, err = self.told(*MEASURE, *words)
+        assert code == 2, err
+        return err
 
     def runs(self) -> list[Run]:
         return [Run.open(path.parent) for path in self.folder.glob("disklab-runs/*/run.json")]

@@ -15,7 +15,7 @@ from disklab.measurement.machines_of import ENGINES
 
 from tests.machines.ssh_server import SshServer
 
-from .bench import EXPERIMENT, Bench
+from .bench import EXPERIMENT, MEASURE, Bench
 
 TWO_DISKS = (
     EXPERIMENT
@@ -23,16 +23,10 @@ TWO_DISKS = (
 )
 
 
-MEASURE = ("measure", "e.yaml", "--hosts", "h.yaml")
-
-
 def test_a_plan_changes_nothing_and_a_run_needs_a_yes(bench: Bench) -> None:
-    code, out, err = bench.told(*MEASURE, "--plan")
-    assert code == 0, err
+    out = bench.plan()
     assert f"make    a file of 1024 MiB in {bench.data}; removed at the end" in out
-    code, _, err = bench.told(*MEASURE)
-    assert code == 2
-    assert "read the plan, then give --yes" in err
+    assert "read the plan, then give --yes" in bench.refused()
     assert bench.runs() == []
     bench.nothing_is_left()
 
@@ -63,9 +57,9 @@ def test_from_two_files_to_a_report(bench: Bench) -> None:
 
 def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Bench) -> None:
     bench.write("e.yaml", TWO_DISKS)
-    code, _, err = bench.told(*MEASURE, "--plan")
-    assert code == 2
-    assert "e.yaml:3: device.volume.disks: azure/P30: here/data is one disk" in err
+    assert "e.yaml:3: device.volume.disks: azure/P30: here/data is one disk" in bench.refused(
+        "--plan"
+    )
     second = bench.folder / "second"
     second.mkdir()
     bench.write(
@@ -81,8 +75,7 @@ def test_what_the_site_cannot_change_is_refused_or_comes_from_a_group(bench: Ben
 
 def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> None:
     bench.data.rmdir()
-    code, _, err = bench.told(*MEASURE, "--yes")
-    assert code == 2
+    err = bench.refused("--yes")
     assert "h.yaml:1: hosts.here.volumes.data" in err
     assert "No such file or directory" in err
     assert bench.runs() == []
@@ -114,10 +107,7 @@ def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: s
     else:
         assert process.returncode == 130
         bench.nothing_is_left()
-    code, _, err = bench.run("measure", "--resume", str(run.folder), "--yes")
-    assert code == 0, err
-    bench.nothing_is_left()
-    (run,) = bench.runs()
+    run = bench.measured("measure", "--resume", str(run.folder), "--yes")
     assert len(run.finished()) == 2
     assert run.info.ended is not None
 
@@ -133,10 +123,7 @@ def test_a_host_over_ssh_is_measured_and_left_as_it_was(
     bench: Bench, ssh_server: SshServer
 ) -> None:
     bench.write("h.yaml", hosts(bench, ssh_server))
-    code, _, err = bench.run(*MEASURE, "--yes", "--quick")
-    assert code == 0, err
-    bench.nothing_is_left()
-    (run,) = bench.runs()
+    run = bench.measured()
     results = run.results()
     assert [one.status for one in results] == ["ok", "ok"]
     for one in results:

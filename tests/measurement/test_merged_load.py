@@ -22,12 +22,8 @@ from hypothesis import strategies as st
 
 from tests.machines.ssh_server import SshServer
 
-from .bench import Bench
-from .test_built_postgresql import (
-    EXPERIMENT,
-    MEASURE,
-    volume,
-)
+from .bench import MEASURE, Bench
+from .test_built_postgresql import EXPERIMENT, volume
 
 LATENCIES = st.lists(st.integers(1_000, 10_000_000_000), min_size=1, max_size=60)
 
@@ -192,8 +188,7 @@ def test_two_clients_share_a_load_and_nothing_of_them_is_left(
     bench: Bench, ssh_server: SshServer, volume: Path
 ) -> None:
     prepared(bench, ssh_server, volume, EXPERIMENT.replace("[2, 4]", "[4]"))
-    code, out, err = bench.told(*MEASURE, "--plan")
-    assert code == 0, err
+    out = bench.plan()
     assert out.count("load    comes from here") == 2
     assert client_folders(bench) == set()
     code, _, err = bench.run(*MEASURE, "--yes", "--quick")
