@@ -18,7 +18,7 @@ import pytest
 from disklab import interrupts
 from disklab.interrupts import ended_once, held_back, passed_on, uninterrupted
 
-from tests.programs import ended
+from tests.programs import ended, wait_until
 
 ALL = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -164,10 +164,7 @@ def test_a_lost_terminal_ends_a_program_in_order(tmp_path: Path) -> None:
     assert select.select([terminal], [], [], 60)[0]
     assert b"ready" in os.read(terminal, 1000)
     os.close(terminal)
-    deadline = time.monotonic() + 60
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: os.waitpid(child, os.WNOHANG) != (0, 0))
     assert (tmp_path / "done").read_text() == "taken back"
 
 

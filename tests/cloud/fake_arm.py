@@ -29,6 +29,8 @@ from disklab.catalog import load_catalog
 from disklab.cloud.azure.arm import sending
 from starlette.types import Receive, Scope, Send
 
+from tests.programs import wait_until
+
 from .sdk_models import complaints
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
@@ -349,10 +351,7 @@ class Served:
         sockets = None if listen is None else [listen()]
         self._thread = threading.Thread(target=self._server.run, args=(sockets,), daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + 20
-        while not self._server.started:
-            assert time.monotonic() < deadline, "the fake does not come up"
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         arm.endpoint = f"https://127.0.0.1:{port}"
 

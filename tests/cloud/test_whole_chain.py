@@ -22,6 +22,7 @@ from disklab.hosts.places import Places
 from disklab.results import Run
 
 from tests.hosts.conftest import new_lab
+from tests.programs import wait_until
 
 from . import fake_arm
 from .emulated_azure import EmulatedAzure, fake_login
@@ -176,11 +177,7 @@ def test_fresh_hosts_take_repeats_in_turn(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_kill_9_leaves_is_removed_by_clean(cloud: Cloud) -> None:
     with cloud.start(*MEASURE, "--max-usd", "3") as process:
-        deadline = time.monotonic() + 60
-        while not cloud.arm.groups:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: cloud.arm.groups, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert len(cloud.arm.groups) == 1

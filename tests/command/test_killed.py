@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.hosts.conftest import Lab
 from tests.privilege.test_caller import DISKLAB, SUDO
+from tests.programs import wait_until
 
 pytestmark = pytest.mark.machine
 DISK = ("--disk", "azure/P10", "--size", "512MiB", "--filesystem", "ext4", "--no-calibrate")
@@ -199,15 +200,8 @@ def test_an_attach_in_the_middle_of_mkfs(lab: Lab, tmp_path: Path, stands: bool)
     words = [str(DISKLAB), "disk", "attach", "azure/P10", "--size", "64MiB", "--no-calibrate"]
     words += ["--filesystem", "ext4", "--mount", str(lab.root / "mnt")]
     with started(lab, words, PATH=f"{tmp_path}:{os.environ['PATH']}") as process:
-        until(lambda: running(str(slow)) != [])
+        wait_until(lambda: running(str(slow)) != [])
         process.kill()
         since = time.monotonic()
         process.wait()
         assert_gone(lab, str(slow), since, before)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

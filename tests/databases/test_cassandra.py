@@ -32,6 +32,7 @@ from tests.databases.servers import asking_cql, count_rows, done, job, job_of_la
 from tests.databases.strangers import as_nobody, handshake, pem_of
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
+from tests.programs import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -98,7 +99,7 @@ def test_it_serves_inside_its_group_with_data_on_the_volume(cassandra: OnDisk) -
     seen = database.observe()
     assert list(seen.pids) == place.group.processes()
     # A node that has just made its schema may still compact the system's own tables.
-    wait_for(lambda: database.observe().metrics["pending_compactions"] == 0, 60.0)
+    wait_until(lambda: database.observe().metrics["pending_compactions"] == 0)
     files = database.nodes[0].files
     assert device_of(files.sstables) == device_of(place.volumes["data"])
     assert any(files.commitlog.glob("CommitLog-*.log"))
@@ -198,10 +199,10 @@ def test_settling_ends_though_nobody_asks_a_truncated_table_for_its_estimate(
         for _ in range(4):
             write_rows(target, 2 * ROWS)
             database.settle(Conditions(compacted=False))
-        wait_for(lambda: activity([("n1", node.jolokia)]).running, 20.0)
+        wait_until(lambda: activity([("n1", node.jolokia)]).running)
         query.ask("TRUNCATE disklab.beside")
         node.jolokia.write(STORAGE, THROUGHPUT, before)
-        wait_for(lambda: not activity([("n1", node.jolokia)]).running, 20.0)
+        wait_until(lambda: not activity([("n1", node.jolokia)]).running)
         assert activity([("n1", node.jolokia)]).pending, "its last estimate stays"
         begun = time.monotonic()
         database.settle(Conditions())
@@ -224,7 +225,7 @@ def test_full_disk_death_and_cleaning(disk_lab: Lab) -> None:
         with pytest.raises(MachineError, match="a volume of the node is full"):
             # The flush fails, and with disk_failure_policy die the node ends.
             database.settle(Conditions())
-        wait_for(lambda: bool(failures), 30.0)
+        wait_until(lambda: failures)
     with pytest.raises(MachineError, match="a volume of the node is full") as died:
         database.observe()
     assert "No space left on device" in str(died.value)
@@ -254,14 +255,6 @@ def fill_up(file: Path) -> None:
                     pass
             # What was only promised until now has its place.
             os.fsync(opened.fileno())
-
-
-def wait_for(condition: object, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    assert callable(condition)
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
 
 
 ROWS_OF_NODES = 300

@@ -16,10 +16,9 @@ from disklab.catalog import VolumeRequest, load_catalog
 from disklab.hosts.attach import AttachRequest, attach
 from disklab.hosts.places import HostPlace, Places
 
-from tests.programs import ended
+from tests.programs import ended, wait_until
 
 from .conftest import DISKLAB, OWNER, PREFIX, Lab, clear_left
-from .test_disk import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -40,7 +39,7 @@ def test_attach_mount_write_kill_clean(lab: Lab, foreign: Path) -> None:
             ["dd", "if=/dev/zero", f"of={point}/file", "bs=1M", "count=400"],
             stderr=subprocess.DEVNULL,
         )
-        wait_until((point / "file").exists, "the first write")
+        wait_until((point / "file").exists)
         os.kill(lab.engine(), signal.SIGKILL)
         planned = lab.json("clean", "--dry-run")
         assert "run directory" in kinds(planned)
@@ -62,7 +61,7 @@ def test_a_terminated_engine_leaves_a_proof(lab: Lab) -> None:
     """SIGTERM while the disk is mounted: the device stays in use, and is still known as ours."""
     lab.attach("azure/P30", "--size", "1GiB", "--mount", str(lab.root / "mnt"))
     os.kill(lab.engine(), signal.SIGTERM)
-    wait_until(lambda: not Path(f"/proc/{lab.engine()}").exists(), "the end of the engine")
+    wait_until(lambda: not Path(f"/proc/{lab.engine()}").exists())
     assert all(one["done"] for one in lab.json("clean")["removed"])
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
 
@@ -72,7 +71,7 @@ def test_a_terminated_attach_takes_its_engine_along(lab: Lab) -> None:
     command = [str(DISKLAB), "disk", "attach", "azure/P30", "--size", "64MiB"]
     with subprocess.Popen(command, env=lab.environment(), stderr=subprocess.DEVNULL) as attach:
         # Also under what is there for a moment only: its devices come and go.
-        wait_until(lambda: lab.devices() != {}, "the first device")
+        wait_until(lambda: lab.devices() != {})
         attach.terminate()
         assert attach.wait(timeout=30) != 0
     assert (lab.devices(), lab.mounts(), lab.processes()) == ({}, [], [])
@@ -97,7 +96,7 @@ def test_six_signals_while_a_host_starts_leave_nothing(
         ) as attach,
     ):
         there = lab.host("default").exists if seen == "the folder" else lambda: lab.devices() != {}
-        wait_until(there, seen)
+        wait_until(there)
         for _ in range(6):
             attach.send_signal(number)
             time.sleep(0.25)
@@ -132,7 +131,7 @@ def test_a_lost_session_does_not_end_what_nohup_started(lab: Lab) -> None:
     with subprocess.Popen(
         ["nohup", *command], env=lab.environment(), stderr=subprocess.DEVNULL
     ) as attach:
-        wait_until(lambda: lab.devices() != {}, "the first device")
+        wait_until(lambda: lab.devices() != {})
         attach.send_signal(signal.SIGHUP)
         assert attach.wait(timeout=120) == 0
     assert lab.json("disk", "list")["volumes"][0]["state"] == "attached"
@@ -185,7 +184,7 @@ def test_an_attach_that_was_killed_half_way(lab: Lab) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: formatting(lab), "mkfs")
+    wait_until(lambda: formatting(lab))
     (keeper,) = lab.keepers()
     os.kill(keeper, signal.SIGKILL)
     attach.kill()

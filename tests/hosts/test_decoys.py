@@ -20,10 +20,10 @@ from disklab.hosts.left_databases import OWNER, make_run_dir
 from disklab.hosts.places import OWNER_LOCK, Places
 
 from tests.foreign import loop_device, run
+from tests.programs import wait_until
 
 from .conftest import DISKLAB, Lab, new_lab
 from .test_clean import kinds
-from .test_disk import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -246,7 +246,7 @@ def test_a_device_of_another_mount_namespace_is_left_alone(lab: Lab) -> None:
         stdout=subprocess.PIPE,
     ) as inside:
         try:
-            wait_until((copies / "ready").exists, "the host in the other namespace")
+            wait_until((copies / "ready").exists)
             (device,) = lab.devices()
             pid = int((copies / "hosts/default/pid").read_text().split()[0])
             # The same host name here, ours, dead, with the other's records.

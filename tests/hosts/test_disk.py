@@ -8,7 +8,6 @@ import statistics
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from disklab.engine import Control
@@ -17,13 +16,6 @@ from .conftest import DISKLAB, Lab
 
 pytestmark = pytest.mark.machine
 DS14 = "azure/Standard_DS14_v2"
-
-
-def wait_until(done: Any, what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline, f"{what} did not happen within 20 s"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from disklab.hosts.cleaning import Scope, clean, clean_orphans
 from disklab.hosts.left_databases import OWNER, make_run_dir
 from disklab.hosts.places import OWNER_LOCK, HostRecord, Owner, Places
 
+from tests.programs import wait_until
+
 from .conftest import DISKLAB, Lab
 from .test_clean import kinds
 from .test_decoys import Seen, seen
-from .test_disk import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -284,7 +286,7 @@ class Holders:
 
     def wait(self) -> None:
         for lock in self.locks:
-            wait_until(lambda lock=lock: bool(is_held(lock)), f"the lock of {lock.parent.name}")
+            wait_until(partial(is_held, lock))
 
 
 def host(places: Places, name: str, owner: Owner | None = None) -> Path:

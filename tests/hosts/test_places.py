@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import wait_until
+
 from .conftest import Lab, new_lab
-from .test_disk import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -113,7 +114,7 @@ def test_detach_says_which_namespace_holds_a_mount(lab: Lab) -> None:
         assert f"that of process {holder.pid} (python" in message
         assert "umount " not in message.replace("-m umount", "")
         holder.communicate()
-    wait_until(lambda: holder.poll() is not None, "the end of the namespace")
+    wait_until(lambda: holder.poll() is not None)
     lab.run("disk", "detach", "data")
 
 

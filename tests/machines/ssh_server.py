@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 from disklab.machines.binary import find_engine
 from disklab.machines.openssh import Destination
 from disklab.machines.ssh import AgentFile, SshMachine, SshSettings
+
+from tests.programs import wait_until
 
 SOON_SECONDS = 30.0
 
@@ -102,11 +103,7 @@ def start_server(folder: Path, *, known: bool = True, force: str | None = None) 
             stderr=log,
             stdin=subprocess.DEVNULL,
         )
-    deadline = time.monotonic() + SOON_SECONDS
-    while not _listens(port):
-        assert process.poll() is None, (folder / "log").read_text()
-        assert time.monotonic() < deadline, "sshd does not listen"
-        time.sleep(0.05)
+    wait_until(lambda: _listens(port), process, most_s=SOON_SECONDS)
     return SshServer(folder, port, process)
 
 

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -17,6 +16,8 @@ from disklab.machines import child
 from disklab.machines.child import LocalChild
 from disklab.machines.local import LocalMachine, cached_bytes, drop
 from disklab.machines.protocol import Command, Machine
+
+from tests.programs import wait_until
 
 MACHINE = LocalMachine()
 SOON_SECONDS = 20.0
@@ -35,17 +36,11 @@ def is_alive(pid: int) -> bool:
 
 
 def await_end(pid: int) -> None:
-    deadline = time.monotonic() + SOON_SECONDS
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(pid), most_s=SOON_SECONDS)
 
 
 def await_file(path: Path) -> None:
-    deadline = time.monotonic() + SOON_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} is not there yet"
-        time.sleep(0.02)
+    wait_until(path.exists, most_s=SOON_SECONDS)
 
 
 def test_it_is_a_machine() -> None:
@@ -70,10 +65,7 @@ def test_a_start_that_hangs_is_told_and_others_start(monkeypatch: pytest.MonkeyP
         starter.call(hangs)
     assert starter.call(lambda: child.Started(["true"])).wait() == 0
     mended.set()
-    deadline = time.monotonic() + SOON_SECONDS
-    while not started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: started, most_s=SOON_SECONDS)
     await_end(started[0])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from disklab.results import Run
 
 from tests.in_process import disklab
+from tests.programs import wait_until
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 EXPERIMENT = """
@@ -130,10 +130,7 @@ class Bench:
         assert not notes.exists() or list(notes.iterdir()) == []
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
-        while not is_so():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(is_so, most_s=120)
 
     def wait_for_change(self, process: subprocess.Popen[str]) -> None:
         """Wait until a run has written down a change."""

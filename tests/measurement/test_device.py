@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from disklab.measurement.journal import Journal
 from disklab.measurement.machines_of import ENGINES
 
 from tests.machines.ssh_server import SshServer
+from tests.programs import wait_until
 
 from .bench import EXPERIMENT, MEASURE, Bench
 
@@ -87,11 +87,7 @@ def test_a_missing_directory_is_told_before_anything_is_made(bench: Bench) -> No
 def test_what_ends_in_the_middle_leaves_nothing_and_goes_on(bench: Bench, end: str) -> None:
     sign = signal.SIGINT if end == "Ctrl-C" else signal.SIGKILL
     with bench.start(*MEASURE, "--yes", "--quick") as process:
-        deadline = time.monotonic() + 60
-        while not any(run.finished() for run in bench.runs()):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: any(run.finished() for run in bench.runs()), process)
         process.send_signal(sign)
         process.communicate(timeout=60)
     (run,) = bench.runs()

@@ -12,7 +12,6 @@ import os
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from disklab.machines.binary import find_engine
 from disklab.measurement.formatting import new_uuid
 
 from tests.foreign import loop_device, run
+from tests.programs import wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -186,10 +186,7 @@ def mounted_elsewhere(bed: Bed) -> Iterator[None]:
 
 
 def wait_until_free(device: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not is_free(device):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: is_free(device))
 
 
 def is_free(device: Path) -> bool:

@@ -5,7 +5,6 @@ No kernel with netem is to be had here: hosts have a stand-in for tc, and the re
 
 from __future__ import annotations
 
-import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -18,6 +17,7 @@ from disklab.measurement.host_links import HostLinks, Shape
 from disklab.measurement.journal import HANDLE, Journal, undo_all
 
 from tests.databases.servers import need
+from tests.programs import wait_until
 
 from .bench import Bench
 from .emulated import Served, served_hosts
@@ -270,10 +270,7 @@ def test_a_killed_run_leaves_a_guard_and_clean_undoes_it(bench: Bench, tmp_path:
         guards = found.stdout.decode().split()
         assert guards, "it runs on"
         ends[1].run(Command(["kill", "-TERM", *guards]))
-        deadline = time.monotonic() + 20
-        while is_shaped(ends[1]):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: not is_shaped(ends[1]))
         assert is_shaped(ends[0])
         _, out, err = bench.run("clean")
         assert not any(map(is_shaped, ends)), out + err

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +29,8 @@ from disklab.observation.blocks import (
 from disklab.observation.tracing import Ended, record
 from disklab.privilege.probing import Record, TracePart
 from disklab.traces.formats import Chosen, read
+
+from tests.programs import wait_until
 
 CAPTURED = Path(__file__).with_name("captured") / "block-trace-6.18.txt"
 
@@ -232,10 +233,9 @@ def test_a_killed_recording_is_cleaned_up_and_a_living_one_stays(disk: Path) -> 
 
 def wait_for(instances: Path, pid: int) -> None:
     """Wait until a process records."""
-    deadline = time.monotonic() + 60
-    while not [*instances.glob(f"disklab-observe-{pid}-*/events/block/block_rq_issue/enable")]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: [*instances.glob(f"disklab-observe-{pid}-*/events/block/block_rq_issue/enable")]
+    )
 
 
 def test_root_s_part_takes_a_request_in_the_list_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from disklab.errors import UserError
 from disklab.results import Run
 
 from tests.hosts.conftest import Lab
+from tests.programs import wait_until
 
 from .conftest import CALLER
 from .test_caller import DISKLAB, SUDO, check_unprivileged, facts, owners
@@ -231,10 +232,7 @@ def test_the_caller_is_told_when_root_is_killed(lab: Lab, mine: Path) -> None:
         started.kill()
         said, _ = started.communicate(timeout=60)
     assert "root's part of disklab has ended; run `disklab clean`" in said
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{caller}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not Path(f"/proc/{caller}").exists())
     lab.run("clean")
     assert nothing_left(lab) == NOTHING
 

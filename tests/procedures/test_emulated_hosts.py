@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab
-from tests.programs import ended
+from tests.programs import ended, wait_until
 
 # In CI test_broken_links rehearses on emulated hosts, and tests/hosts/test_delays.py measures their
 # network.
@@ -64,11 +63,7 @@ def test_a_killed_rehearsal_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
         process = subprocess.Popen(
             command(tmp_path), env=lab.environment(), stdout=out, stderr=subprocess.STDOUT
         )
-    deadline = time.monotonic() + MOST_SECONDS
-    while "measure\n" not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: "measure\n" in log.read_text(), process, most_s=MOST_SECONDS)
     process.send_signal(signal.SIGKILL)
     process.wait()
     lab.run("clean", "--data")

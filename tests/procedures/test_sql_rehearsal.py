@@ -22,7 +22,7 @@ from disklab.results import Run, TrialResult
 from tests.conftest import IN_CI
 from tests.databases.servers import need
 from tests.hosts.conftest import DISKLAB, Lab, groups_left
-from tests.programs import ended
+from tests.programs import ended, wait_until
 
 pytestmark = pytest.mark.machine
 
@@ -214,11 +214,7 @@ def test_a_rehearsal_that_is_killed_in_initdb_leaves_nothing(
     running = Rehearsal(lab, tmp_path, "--seed", "1", "--only", "disk=fits")
     try:
         running.wait_for("starting the database")
-        deadline = time.monotonic() + MOST_SECONDS
-        while not initdb(lab):
-            assert running.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: initdb(lab), running.process, most_s=MOST_SECONDS)
     finally:
         running.process.send_signal(signal.SIGKILL)
         running.process.wait()
