@@ -100,9 +100,13 @@ class Bench:
         return ran.returncode, ran.stdout, ran.stderr
 
     def measured(self, *words: str) -> Run:
-        """Return a run that went to its end: it has left nothing, and its trials have figures."""
+        """Return a run that went to its end."""
         code, _, err = self.run(*(words or (*MEASURE, "--yes", "--quick")))
         assert code == 0, err
+        return self.whole_run()
+
+    def whole_run(self) -> Run:
+        """Return the run, which has left nothing, and whose trials have figures."""
         self.nothing_is_left()
         (run,) = self.runs()
         results = run.results()

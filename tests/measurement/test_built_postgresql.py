@@ -189,8 +189,7 @@ def test_a_quorum_of_servers_is_built_and_survives_a_standby(
         hosts.append(f"{name}: {{{own}, volumes: {{data: {volume / name}}}}}")
     bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{{', '.join(hosts)}}}\n")
     bench.write("e.yaml", QUORUM)
-    run = bench.measured()
-    (result,) = run.results()
+    (result,) = bench.measured().results()
     assert any("synchronous_standby_names" in text or "ANY 1" in text for text in result.warnings)
     seen = result.recovery
     # One of two standbys still confirms every commit.

@@ -106,10 +106,8 @@ def test_three_members_are_built_and_survive_one(bench: Bench, tmp_path: Path) -
         assert process.returncode == 0, err
         assert [cut_at(served, name) for name in ("n1", "n2", "n3", "c1")] == [[]] * 4
         served.nothing_is_left()
-    bench.nothing_is_left()
-    (run,) = bench.runs()
+    run = bench.whole_run()
     (result,) = run.results()
-    assert result.status in ("ok", "invalid"), result
     seen = result.recovery
     assert [f"{one.kind} {one.node}" for one in seen.steps] == [
         *("kill n3", "start n3"),
@@ -148,11 +146,9 @@ def measured(bench: Bench, served: Served, nodes: list[str]) -> TrialResult:
     with bench.start(*MEASURE, "--yes", "--quick") as process:
         _, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
-    bench.nothing_is_left()
     served.nothing_is_left()
-    (run,) = bench.runs()
+    run = bench.whole_run()
     (result,) = run.results()
-    assert result.status in ("ok", "invalid"), result
     assert result.errors == {}
     assert result.ops_per_s
     assert any("Cassandra was built on n1" in text for text in result.warnings)

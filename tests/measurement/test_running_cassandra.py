@@ -173,9 +173,8 @@ def test_clients_load_it_through_tls_and_it_is_watched_and_left_as_it_was(
     assert "load    comes from here" in out
     code, _, err = bench.run("measure", "e.yaml", "--hosts", "h.yaml", "--yes", "--quick")
     assert code == 0, err
-    (run,) = bench.runs()
+    run = bench.whole_run()
     (result,) = run.results()
-    assert result.status in ("ok", "invalid"), result
     assert result.ops_per_s
     assert result.errors == {}
     assert any("the load came from c1" in text for text in result.warnings)
