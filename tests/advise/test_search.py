@@ -105,6 +105,14 @@ def test_what_costs_more_than_something_that_does_it_is_not_searched() -> None:
     assert not [one for one in quick.asked[asked:] if one.startswith("E16s")]
 
 
+def test_what_costs_as_much_as_something_that_does_it_is_not_searched() -> None:
+    one, other, *_ = candidates()
+    result: Any = None
+    ladder = Ladder("P", [one, replace(other, usd_per_month=one.usd_per_month)])
+    ladder.learn(one, [Tried(one, result, Kept(Outcome.MET, ()), True)])
+    assert ladder.alive == []
+
+
 def test_an_option_that_fails_as_it_is_may_do_with_its_levers_turned() -> None:
     one = candidates()[-1]
     levers = tuned(one, question().spec)[0]

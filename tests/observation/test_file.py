@@ -88,6 +88,12 @@ def test_tables_become_one_with_rows_as_operations_ask_for_and_all_data() -> Non
     assert told.rows == pytest.approx(values / 550, rel=0.001)
 
 
+@pytest.mark.parametrize(("writes", "is_told"), [(1.0, True), (0.9, False)])
+def test_a_table_with_a_hundredth_of_the_operations_is_told(writes: float, is_told: bool) -> None:
+    names = [name for name, _ in found(window([(99.0, writes)])).facts()]
+    assert ("table shop.events" in names) is is_told
+
+
 def test_the_promise_is_now_and_a_step_of_a_histogram() -> None:
     slow = Latency("shop.users", "read", 2.0, 31.0), Latency("shop.events", "write", 1.0, 9.0)
     told = found(window(RATES, *slow))
