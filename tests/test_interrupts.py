@@ -240,3 +240,18 @@ print(foreground.run_command(["sleep", "60"], Path(sys.argv[1])).exit_code)
 def test_a_ctrl_c_while_a_command_is_started_reaches_it(tmp_path: Path) -> None:
     ran = ended([sys.executable, "-c", STARTING, tmp_path])
     assert (ran.stdout, ran.stderr) == ("130\n", "")
+
+
+LEAVING = """
+import sys
+from pathlib import Path
+from disklab.machines import foreground
+
+foreground.END_SECONDS = 0.1
+left = ["sh", "-c", "trap '' TERM; sleep 60 & exit 7"]
+print(foreground.run_command(left, Path(sys.argv[1])).exit_code, foreground._children())
+"""
+
+
+def test_what_a_command_leaves_behind_is_ended_though_it_does_not_listen(tmp_path: Path) -> None:
+    assert ended([sys.executable, "-c", LEAVING, tmp_path], code=0).stdout == "7 []\n"

@@ -15,7 +15,7 @@ from disklab.report.page import page
 from disklab.report.reasons import Why
 from disklab.report.report import Report
 from disklab.report.terminal import grid
-from disklab.report.verdict import Quantity
+from disklab.report.verdict import Outcome, Quantity
 from disklab.results import Figure, Reason, Run, Share, records, reference_runs
 from typer.testing import CliRunner
 
@@ -30,10 +30,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def threads(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return synthetic.caching_threads(tmp_path_factory.mktemp("runs"), seconds=5)
-
-
-def texts(*runs: Run) -> list[str]:
-    return [finding.text for _, finding in Report.of(list(runs)).said]
 
 
 def test_the_reason_names_the_binding_limit_and_the_cache(demo: Run) -> None:
@@ -133,9 +129,12 @@ def test_old_and_new_run_say_what_changed(tmp_path: Path) -> None:
         ]
         return synthetic.make_run(tmp_path, trials, title="T", run_id=name, seconds=5, repeats=5)
 
-    (text, *_) = texts(run("old", 1000), run("new", 1300))
-    assert re.search(r"write: \d+ to \d+.% faster", text)
-    assert "equally fast in 1 of 2 cells" in text
+    old = run("old", 1000)
+    ((_, changed), *_) = Report.of([old, run("new", 1300)]).said
+    assert re.search(r"write: \d+ to \d+.% faster", changed.text)
+    assert "equally fast in 1 of 2 cells" in changed.text
+    ((_, same), *_) = Report.of([old, run("again", 1000)]).said
+    assert (changed.outcome, same.outcome) == (None, Outcome.NO_DIFFERENCE)
 
 
 def test_refused_failed_and_missing_cells_are_told(tmp_path: Path) -> None:
@@ -160,6 +159,7 @@ def test_one_cell_is_told_without_a_verdict(tmp_path: Path) -> None:
     assert "1,000 operations a second" in finding.text
     assert "the disk's 5,000 IOPS" in finding.reason
     assert "<h3>rehearse</h3>" not in page(report), "one run needs no name"
+    assert "percentiles" in {one.name for one in report.sections if one.panels}
 
 
 def test_numbers_stand_right_but_for_those_that_name_a_row() -> None:
