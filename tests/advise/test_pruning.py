@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from disklab import spec
-from disklab.advice.bounds import SLACK, Machine, cache_bytes, ceiling
+from disklab.advice.bounds import SLACK, Machine, _path, cache_bytes, ceiling
 from disklab.advice.candidates import Candidate, field_of, spec_of, too_weak
 from disklab.advice.question import Question, question_of
 from disklab.advice.simulator import Simulator
@@ -145,6 +145,10 @@ def test_the_question_of_the_docs_is_asked_of_hundreds_of_options() -> None:
     assert {one.disks.kind for one in field.candidates} >= {"nvme", "azure/PremiumSSDv2"}
     prices = [one.usd_per_month for one in field.candidates]
     assert prices == sorted(prices)
+    for one in field.candidates:
+        limits = {name for name, *_ in _path(one.made.host, 1.0, 1.0)}
+        attached = one.disks.kind not in {"nvme", "local"} and bool(one.made.host.uncached)
+        assert ("VM uncached" in limits) is attached, one.name
     for weak in field.candidates:
         for strong in field.candidates:
             if weak.strength.at_most(strong.strength):
