@@ -156,8 +156,7 @@ def test_a_client_on_the_server_takes_its_cpu_from_the_servers_cores() -> None:
     rates = []
     for on_server in ("false", "true"):
         made = job(warm.replace("database:", f"client: {{on_server: {on_server}}}\ndatabase:"))
-        asked = {"cell": 0, "seed": 1, "fidelity": "quick", "postgresql": made}
-        (answer,) = simulate([asked])
+        answer = simulated(postgresql=made)
         assert answer["bottleneck"]["resource"] == "node CPU"
         rates.append(answer["ops_per_s"])
     apart, shared = rates
