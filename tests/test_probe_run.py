@@ -20,7 +20,7 @@ from disklab.probe.fio import StartWatch
 from disklab.probe.run import CellEnded, Event, Subject, probe
 from disklab.probe.target import open_region
 
-from tests.programs import ended
+from tests.programs import ended, wait_until
 
 DISKLAB = Path(sys.executable).with_name("disklab")
 
@@ -141,12 +141,12 @@ def test_a_stopped_probe_leaves_no_file_and_no_fio(directory: Path, number: sign
     # On a busy machine a line without a phase may come first.
     assert any("writing" in ours.stderr.readline() for _ in range(5))
     mark = f"--filename=/proc/{ours.pid}/fd/"
-    wait_until(lambda: bool(running(mark)), "fio to start", 60)
+    wait_until(lambda: running(mark))
     ours.send_signal(number)
     ours.communicate(timeout=60)
     assert list(directory.iterdir()) == []
     # After kill -9 nobody stops fio; it ends by itself with the time of its cell.
-    wait_until(lambda: not running(mark), "fio to end", 60)
+    wait_until(lambda: not running(mark))
 
 
 def running(mark: str) -> list[str]:
@@ -159,14 +159,6 @@ def running(mark: str) -> list[str]:
                 continue
             found += [entry.name for word in words if word.startswith(mark)]
     return found
-
-
-def wait_until(condition: object, what: str, limit_s: float) -> None:
-    assert callable(condition)
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, f"waited {limit_s} s for {what}"
-        time.sleep(0.05)
 
 
 def test_a_failing_fio_is_reported_with_what_it_said(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ NONE_128 = ("--only", "cluster.volumes.data.caching=None", "--only", "workload.l
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    # tests/test_exit_codes.py starts the program itself.
+    # tests/test_command_line.py starts the program itself.
     return disklab(*arguments, code=code)
 
 
