@@ -16,6 +16,7 @@ from disklab.cli.advise import beside, progress
 from disklab.results import Run
 from disklab.spec import bundled
 
+from tests.catalog.test_price_lists import usd
 from tests.in_process import disklab
 
 if TYPE_CHECKING:
@@ -241,11 +242,6 @@ MINE = """prices:
   per: month
   formulas: {gcp/hyperdisk-ml: {per_gib: 0.1}}
 """
-
-
-def usd(price: object) -> float:
-    assert isinstance(price, Price), price
-    return price.usd_per_month
 
 
 def test_a_price_of_ones_own_comes_before_the_catalogues(tmp_path: Path) -> None:

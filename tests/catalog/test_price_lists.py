@@ -80,6 +80,11 @@ AZURE = [
 ]
 
 
+def usd(price: object) -> float:
+    assert isinstance(price, Price), price
+    return price.usd_per_month
+
+
 def imported(path: Path, *regions: str) -> Path:
     """Return a catalogue file made of a price list."""
     made = path.with_suffix(".yaml")
@@ -104,22 +109,18 @@ def test_prices_of_azure_are_counted_with(tmp_path: Path) -> None:
         assert isinstance(price, Price)
         assert price.usd_per_month == pytest.approx(hourly * 730, abs=0.01)
         assert (price.region, price.terms) == ("northeurope", terms)
-    disk = volume_price(catalog, "2 x azure/P30", region="northeurope")
-    assert isinstance(disk, Price)
-    assert disk.usd_per_month == 282.0
-    bound = volume_price(catalog, "azure/P30", region="northeurope", terms="reserved-1y")
-    assert isinstance(bound, Price)
-    assert bound.usd_per_month == 134.0
+    assert usd(volume_price(catalog, "2 x azure/P30", region="northeurope")) == 282.0
+    assert (
+        usd(volume_price(catalog, "azure/P30", region="northeurope", terms="reserved-1y")) == 134.0
+    )
     # What nobody sells for three years costs what it costs by the hour.
     loose = volume_price(catalog, "azure/P30", region="northeurope", terms="reserved-3y")
     assert isinstance(loose, Price)
     assert (loose.usd_per_month, loose.terms) == (141.0, "pay-as-you-go")
-    sized = volume_price(
-        catalog, "azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)", region="northeurope"
-    )
-    assert isinstance(sized, Price)
     expected = 730 * (250 * 0.000123 + 7000 * 0.0000073 + 125 * 0.00006)
-    assert sized.usd_per_month == pytest.approx(expected, abs=0.01)
+    assert usd(
+        volume_price(catalog, "azure/PremiumV2(250GiB, 10000 IOPS, 250 MB/s)", region="northeurope")
+    ) == pytest.approx(expected, abs=0.01)
 
 
 def test_a_price_of_the_region_goes_before_one_of_another(tmp_path: Path) -> None:
@@ -245,17 +246,17 @@ def test_prices_of_aws_are_counted_with(tmp_path: Path, name: str, write: Any) -
     found = read(path, CATALOG)
     assert (found.vendor, found.date, found.clashes) == ("aws", "2026-11-20", [])
     catalog = load_catalog([imported(path)])
-    hourly = vm_price(catalog, "aws/i3.2xlarge", region="eu-west-1")
-    assert isinstance(hourly, Price)
-    assert hourly.usd_per_month == pytest.approx(0.624 * 730, abs=0.01)
-    bound = vm_price(catalog, "aws/i3.2xlarge", region="eu-west-1", terms="reserved-1y")
-    assert isinstance(bound, Price)
-    assert bound.usd_per_month == pytest.approx(0.4 * 730, abs=0.01)
-    disk = volume_price(catalog, "aws/gp3(1000GiB, 5000 IOPS, 250 MB/s)", region="eu-west-1")
-    assert isinstance(disk, Price)
+    assert usd(vm_price(catalog, "aws/i3.2xlarge", region="eu-west-1")) == pytest.approx(
+        0.624 * 730, abs=0.01
+    )
+    assert usd(
+        vm_price(catalog, "aws/i3.2xlarge", region="eu-west-1", terms="reserved-1y")
+    ) == pytest.approx(0.4 * 730, abs=0.01)
     # 3,000 IOPS and 125 MB/s come with the volume.
     expected = 1000 * 0.088 + 2000 * 0.0055 + 125 * 45.056 / 1024
-    assert disk.usd_per_month == pytest.approx(expected, rel=0.005)
+    assert usd(
+        volume_price(catalog, "aws/gp3(1000GiB, 5000 IOPS, 250 MB/s)", region="eu-west-1")
+    ) == pytest.approx(expected, rel=0.005)
 
 
 @pytest.mark.parametrize(
