@@ -155,10 +155,16 @@ def write_rows(target: Mapping[str, object], rows: int) -> None:
     assert done.errors == {}
 
 
-def asking_cql(target: Mapping[str, object], timeout_ms: int = COUNT_MS) -> CqlQuery:
-    """Return a connection to the nodes of a target, by its own user."""
+def points_of(target: Mapping[str, object]) -> list[str]:
+    """Return the addresses of a target."""
     points = target["contact_points"]
     assert isinstance(points, list)
+    return points
+
+
+def asking_cql(target: Mapping[str, object], timeout_ms: int = COUNT_MS) -> CqlQuery:
+    """Return a connection to the nodes of a target, by its own user."""
+    points = points_of(target)
     login = CqlLogin(str(target["user"]), str(target["password"]))
     return CqlQuery(points, timeout_ms=timeout_ms, consistency="ONE", login=login)
 
@@ -188,8 +194,7 @@ def postgresql(*, tls: bool, **owners: str) -> Iterator[Database]:
 @contextmanager
 def asking(database: Database) -> Iterator[Sql]:
     """Yield a connection of psql to it."""
-    points = database.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(database.target)
     host = points[0].rsplit(":", 1)[0]
     tls = database.target["tls"]
     assert isinstance(tls, bool)

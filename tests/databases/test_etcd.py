@@ -30,7 +30,7 @@ from disklab.engine.load import (
     Stop,
 )
 
-from tests.databases.servers import GIB, ROWS, done, fill, job, running
+from tests.databases.servers import GIB, ROWS, done, fill, job, points_of, running
 from tests.databases.suite import DatabaseSuite, Traits
 
 
@@ -192,6 +192,5 @@ def test_the_log_between_snapshots_follows_the_scale() -> None:
 
 
 def test_the_port_is_the_usual_one(served: Etcd) -> None:
-    points = served.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(served.target)
     assert points[0].endswith(f":{CLIENT_PORT}")

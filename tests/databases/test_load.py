@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 
 import pytest
-from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun, run_load
+from disklab.engine import CqlQuery, LoadDone, LoadJob, LoadProgress, LoadReady, LoadRun
 from disklab.engine.control import QueryError
 from disklab.engine.load import (
     ClosedLoop,
@@ -21,6 +21,7 @@ from disklab.errors import EngineError, UserError
 
 from tests.databases.conftest import OnDisk
 from tests.databases.servers import asking_cql
+from tests.databases.servers import done as last
 
 pytestmark = pytest.mark.machine
 
@@ -74,12 +75,6 @@ def job(  # noqa: PLR0913 - each is a part of a job
         generator=Generator(index=generator[0], count=generator[1]),
         interval_ms=200,
     )
-
-
-def last(asked: LoadJob) -> LoadDone:
-    *_, done = run_load(asked)
-    assert isinstance(done, LoadDone)
-    return done
 
 
 def test_threads_keep_to_a_ceiling(target: Mapping[str, object]) -> None:

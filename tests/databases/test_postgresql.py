@@ -37,7 +37,7 @@ from disklab.hosts.control_group import marked_processes
 from disklab.hosts.left_databases import remove_database
 
 from tests.databases.conftest import GIB, node_on
-from tests.databases.servers import asking, need, postgresql
+from tests.databases.servers import asking, need, points_of, postgresql
 from tests.databases.suite import DatabaseSuite, Traits
 from tests.hosts.conftest import Lab
 
@@ -375,8 +375,7 @@ class PrimarysLogin(Login):
 
 def changed(database: PostgreSQL, first: int, last: int, *, confirmed: bool) -> None:
     """Update rows by a client that looks for the primary along the list of hosts."""
-    points = database.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(database.target)
     hosts = ",".join(point.rpartition(":")[0] for point in points)
     login = PrimarysLogin(hosts, PORT, USER, DATABASE, tls=True, password=database._password)
     with Sql(find_postgresql().program("psql"), login, find_postgresql().account) as sql:

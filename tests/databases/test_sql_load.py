@@ -23,7 +23,8 @@ from disklab.engine.load import (
 from disklab.errors import UserError
 from disklab.results.histogram import decode
 
-from tests.databases.servers import asking, postgresql
+from tests.databases.servers import asking, points_of, postgresql
+from tests.databases.servers import done as last
 
 pytestmark = pytest.mark.machine
 
@@ -61,12 +62,6 @@ def job(database: Database, operations: dict[str, float], **changed: Any) -> Loa
             **changed,
         }
     )
-
-
-def last(asked: LoadJob) -> LoadDone:
-    *_, done = run_load(asked)
-    assert isinstance(done, LoadDone)
-    return done
 
 
 def fill(database: Database) -> None:
@@ -270,8 +265,7 @@ def lost(database: Database, known: KnownVersions) -> int:
 
 
 def test_the_server_that_takes_changes_is_found_along_the_list(plain: Database) -> None:
-    points, password = plain.target["contact_points"], plain.target["password"]
-    assert isinstance(points, list)
+    points, password = points_of(plain.target), plain.target["password"]
     with postgresql(tls=False) as other:
         with asking(other) as sql:
             # To a client it is what a standby is: every transaction is read-only.
@@ -303,8 +297,7 @@ def check_of_tpcc(asked: LoadJob) -> LoadJob:
 def test_the_next_server_of_the_list_is_taken_when_one_takes_no_connections(
     plain: Database,
 ) -> None:
-    points = plain.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(plain.target)
     # Nobody listens at the first port.
     target = {"contact_points": ["127.0.0.1:1", *points]}
     done = last(job(plain, {"read": 1.0}, target=target))

@@ -17,6 +17,7 @@ from disklab.results.histogram import decode
 from disklab.workloads.tpcc import check_job, load_job, run_job
 
 from tests.databases.servers import asking, mariadb, postgresql
+from tests.databases.servers import done as last
 
 pytestmark = pytest.mark.machine
 
@@ -47,12 +48,6 @@ def sql(loaded: Database) -> Iterator[Sql]:
     with asking(loaded) as sql:
         sql.ask("SET search_path = disklab_tpcc")
         yield sql
-
-
-def last(asked: LoadJob) -> LoadDone:
-    *_, done = run_load(asked)
-    assert isinstance(done, LoadDone)
-    return done
 
 
 def said(done: LoadDone) -> TpccOutcome:

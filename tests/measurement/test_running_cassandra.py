@@ -40,6 +40,7 @@ from disklab.engine import Account, CqlLogin, CqlQuery, CqlTls, QueryError, serv
 from disklab.errors import MachineError
 from disklab.hosts.addresses import free_addresses
 
+from tests.databases.servers import points_of
 from tests.machines.ssh_server import SshServer
 
 from .bench import Bench, rows_in
@@ -62,8 +63,7 @@ class Encrypting:
 
     @property
     def point(self) -> str:
-        points = self.database.target["contact_points"]
-        assert isinstance(points, list)
+        points = points_of(self.database.target)
         return str(points[0])
 
     @property

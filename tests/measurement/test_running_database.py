@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from disklab.databases import Database
 
-from tests.databases.servers import asking, postgresql
+from tests.databases.servers import asking, points_of, postgresql
 
 from .bench import MEASURE, THREADS, Bench, rows_in
 
@@ -29,8 +29,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Database]:
 def prepared(bench: Bench, server: Database) -> str:
     """Write the files for a server; return its password."""
     target = server.target
-    points = target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(target)
     (point,) = points
     password = str(target["password"])
     bench.environment["BENCH_PASSWORD"] = password

@@ -17,7 +17,7 @@ from disklab.databases import Conditions, Database, Request, Sizes
 from disklab.engine import LoadDone, LoadJob, LoadRun, run_load
 from disklab.engine.load import ClosedLoop, OpenLoop, RowsWorkload, Stop, load_target
 
-from tests.databases.servers import GIB, running
+from tests.databases.servers import GIB, points_of, running
 from tests.programs import ended
 
 IN_FLIGHT = 16
@@ -124,8 +124,7 @@ class AsRole:
 
 def command(engine: str, database: Known, out: Path, *options: str) -> list[str]:
     """Return the command that looks at a database."""
-    points = database.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(database.target)
     who = ("--user", str(database.target["user"]), "--password-variable", VARIABLE)
     asked = ("--address", points[0], *who, "--out", str(out), "--json")
     return [str(DISKLAB), "observe", engine, *asked, *options]

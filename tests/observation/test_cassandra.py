@@ -18,7 +18,7 @@ from disklab.databases.cassandra.observer import CassandraObserver
 from disklab.databases.observing import Target
 from disklab.observation.machine import LEAST_INTERVAL_S
 
-from tests.databases.servers import asking_cql
+from tests.databases.servers import asking_cql, points_of
 from tests.observation.servers import (
     COLUMN_BYTES,
     COLUMNS,
@@ -119,8 +119,7 @@ def test_one_interrupt_ends_the_window_and_what_was_seen_is_used(
 @pytest.mark.long
 def test_a_reading_costs_the_server_less_than_a_hundredth_of_a_core(database: Database) -> None:
     """By its CPU time: a rate on a busy machine does not tell a hundredth from nothing."""
-    points, pids = database.target["contact_points"], database.observe().pids
-    assert isinstance(points, list)
+    points, pids = points_of(database.target), database.observe().pids
     who = (str(database.target["user"]), str(database.target["password"]))
     observer = CassandraObserver.connect(Target(tuple(points), *who))
     try:

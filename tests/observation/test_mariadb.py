@@ -14,7 +14,7 @@ from disklab.databases.mariadb.observer import MariadbObserver, count_of
 from disklab.databases.observing import Target
 from disklab.databases.postgresql.observer import PostgresqlObserver
 
-from tests.databases.servers import asking, mariadb, postgresql
+from tests.databases.servers import asking, mariadb, points_of, postgresql
 from tests.observation.servers import COLUMN_BYTES, COLUMNS, ROWS, AsRole, fill, loaded, observed
 
 RATE, READ_RATIO = 300.0, 0.75
@@ -54,8 +54,7 @@ def test_what_is_found_is_what_was_asked_for(database: MariaDB, tmp_path: Path) 
 
 
 def test_the_mean_of_statements_is_told_where_the_server_keeps_it(database: MariaDB) -> None:
-    points = database.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(database.target)
     observer = MariadbObserver.connect(Target(tuple(points), WATCH, SECRET))
     sql = database.primary.connection()
     try:
@@ -73,8 +72,7 @@ def test_who_may_not_read_a_table_is_told_so(database: MariaDB) -> None:
     sql = database.primary.connection()
     sql.ask("CREATE USER blind IDENTIFIED BY 'sees-nothing'")
     sql.ask("GRANT INSERT ON disklab.* TO blind")
-    points = database.target["contact_points"]
-    assert isinstance(points, list)
+    points = points_of(database.target)
     observer = MariadbObserver.connect(Target(tuple(points), "blind", "sees-nothing"))
     try:
         shape = observer.shape(["disklab.rows"])
@@ -152,8 +150,7 @@ def test_a_role_that_may_read_nothing_sees_the_load_and_is_told_what_it_misses(
     """Statistics are everybody's; the lengths of rows and the place of the data are not."""
     with asking(of_postgresql) as sql:
         sql.ask("CREATE ROLE watch")
-    points, secret = of_postgresql.target["contact_points"], str(of_postgresql.target["password"])
-    assert isinstance(points, list)
+    points, secret = points_of(of_postgresql.target), str(of_postgresql.target["password"])
     observer = PostgresqlObserver.connect(Target(tuple(points), "disklab", secret, "disklab"))
     try:
         observer.sql.ask("SET ROLE watch")
