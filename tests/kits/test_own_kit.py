@@ -16,6 +16,7 @@ from disklab.results import Run
 from tests.hosts.conftest import Lab
 from tests.machines.ssh_server import SshServer
 from tests.measurement.bench import Bench
+from tests.measurement.test_built_postgresql import start_and_kill
 from tests.privilege.conftest import CALLER
 from tests.privilege.test_caller import owners
 from tests.privilege.test_divided import NOTHING, as_caller, nothing_left
@@ -37,14 +38,19 @@ def test_an_experiment_is_checked_with_the_kit_that_is_named(bench: Bench, own: 
     assert "1 trial" in out
 
 
-@pytest.mark.machine
-def test_it_is_measured_on_a_host_over_ssh(
-    bench: Bench, ssh_server: SshServer, volume: Path, own: Path
-) -> None:
+def written(bench: Bench, ssh_server: SshServer, volume: Path) -> None:
+    """Write the experiment, and the host that it is measured on."""
     (address,) = free_addresses(1, tuple(kit_named("nats").kit.ports.values()))
     host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
     bench.write("e.yaml", MEASURED)
     bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
+
+
+@pytest.mark.machine
+def test_it_is_measured_on_a_host_over_ssh(
+    bench: Bench, ssh_server: SshServer, volume: Path, own: Path
+) -> None:
+    written(bench, ssh_server, volume)
     words = ("measure", "e.yaml", "--hosts", "h.yaml", "--yes", "--quick", "--repeat", "1")
     code, _, err = bench.run(*words, "--kit", str(own))
     # Beside other tests no figure may count.
@@ -64,20 +70,8 @@ def test_it_is_measured_on_a_host_over_ssh(
 def test_a_killed_measurement_goes_on_with_its_full_data(
     bench: Bench, ssh_server: SshServer, volume: Path, own: Path
 ) -> None:
-    (address,) = free_addresses(1, tuple(kit_named("nats").kit.ports.values()))
-    host = f"{{address: box, private_address: {address}, volumes: {{data: {volume}}}}}"
-    bench.write("e.yaml", MEASURED)
-    bench.write("h.yaml", f"ssh_config: {ssh_server.config}\nhosts: {{n1: {host}}}\n")
-    words = ("measure", "e.yaml", "--hosts", "h.yaml", "--yes", "--repeat", "1")
-    with bench.start(*words, "--kit", str(own)) as process:
-
-        def is_full() -> bool:
-            assert process.poll() is None
-            return any('"filled"' in file.read_text() for file in volume.glob("*/.disklab-filled"))
-
-        bench.wait_until(is_full)
-        process.kill()
-        process.communicate(timeout=60)
+    written(bench, ssh_server, volume)
+    start_and_kill(bench, volume, "--kit", str(own))
     (first,) = bench.runs()
     log = first.folder / "logs" / "n1-output.log"
     begun = log.stat().st_size if log.exists() else 0

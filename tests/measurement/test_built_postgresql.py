@@ -87,9 +87,9 @@ def test_it_is_built_filled_loaded_and_removed(
     assert len(fills) == 1
 
 
-def start_and_kill(bench: Bench, volume: Path) -> None:
+def start_and_kill(bench: Bench, volume: Path, *more: str) -> None:
     """Start a measurement and kill it, as soon as its data are full, while it loads them."""
-    with bench.start(*MEASURE, "--yes", "--repeat", "1") as process:
+    with bench.start(*MEASURE, "--yes", "--repeat", "1", *more) as process:
 
         def is_full() -> bool:
             assert process.poll() is None
