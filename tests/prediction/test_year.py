@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disklab import spec
 from disklab.databases.simulating import steps_of
 from disklab.errors import UserError
 from disklab.prediction.run import Options, predict
+from disklab.prediction.weather import Kind
+from disklab.prediction.year import Case
 from disklab.report.subject import subjects_of
 from disklab.report.weather import sentences, weather_section
 from disklab.report.wording import significant
@@ -75,6 +78,25 @@ def test_every_minute_of_a_month_has_one_kind_of_weather(run: Run) -> None:
     assert len(year.strip) == 365
     for minutes in (year.above, year.above_alone, year.above_together):
         assert minutes.low <= minutes.mean <= minutes.high
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes"),
+    [
+        (Kind("well"), []),
+        (Kind("one", first=True), ["n1"]),
+        (Kind("one"), ["n2"]),
+        (Kind("two"), ["n2", "n3"]),
+        (Kind("many", first=True), ["n1", "n2", "n3"]),
+    ],
+)
+def test_weather_is_that_of_as_many_nodes(
+    experiment: spec.Experiment, kind: Kind, nodes: list[str]
+) -> None:
+    (trial,) = experiment.trials("predict")
+    job: Any = {}
+    case = Case(only(ClusterTrial, trial.spec), job, job, job, None)
+    assert case._nodes(kind) == nodes
 
 
 def test_a_blocked_volume_misses_the_promise_and_a_quiet_hour_keeps_it(run: Run) -> None:
@@ -388,6 +410,9 @@ def test_a_database_with_a_primary_has_a_year(tmp_path: Path, engine: str, first
     kinds = [kind.what for kind in year.kinds]
     assert {"a quiet hour", f"a lost node ({first})", *whose} <= set(kinds)
     assert len(set(kinds)) == len(kinds)
+    minutes = {kind.what: kind.minutes_per_month for kind in year.kinds}
+    others = minutes["a lost node (another node)"]
+    assert others == pytest.approx(2 * minutes[f"a lost node ({first})"], rel=0.02), "one of three"
     # What is spared was missed.
     most = sum(kind.minutes_per_month for kind in year.kinds if kind.above)
     assert all(one.saved_min <= 1.2 * most + 1 for one in year.back)
