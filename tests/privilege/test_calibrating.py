@@ -7,19 +7,15 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from disklab.databases.calibration import read_calibration
-from disklab.errors import MachineError
-from disklab.privilege.probing import CALIBRATING_FORMS
 
 from tests.hosts.conftest import Lab
 
 from .conftest import CALLER
 from .test_caller import check_unprivileged, facts, owners
 from .test_divided import NOTHING, as_caller, caller_of, nothing_left, read_until
-from .test_probing import UNKNOWN
 
 sudo = pytest.mark.skipif(os.geteuid() != 0, reason="sudo runs it as root")
 
@@ -57,9 +53,3 @@ def test_the_calibration_and_its_run_are_the_callers(lab: Lab, mine: Path) -> No
     assert set(owners(mine).values()) == {CALLER}
     assert read_calibration(mine / "here.yaml").parameters["read_cpu_ns"].value > 0
     assert nothing_left(lab) == NOTHING
-
-
-@pytest.mark.parametrize("message", UNKNOWN)
-def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises(MachineError, match=r"^refused: "):
-        CALIBRATING_FORMS.request_of(message)

@@ -48,20 +48,6 @@ def test_results_of_an_emulated_disk_are_the_callers(lab: Lab, mine: Path) -> No
     assert lab.devices() == {}
 
 
-UNKNOWN = (
-    {"ask": "emulated", "with": {"wanted": {"disk": "azure/P30", "command": "id"}}},
-    {"ask": "at", "with": {"wanted": {"path": "/dev/sda"}}},
-    {"ask": "attach", "with": {}},
-)
-"""What nobody but a hostile caller's part asks of the root's part that probes."""
-
-
-@pytest.mark.parametrize("message", UNKNOWN)
-def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises(MachineError, match=r"^refused: "):
-        FORMS.request_of(message)
-
-
 READ = Cell(Profile.SYNC, Direction.RANDREAD, 4096)
 WRITE = Cell(Profile.SYNC, Direction.RANDWRITE, 4096)
 

@@ -246,6 +246,32 @@ def test_requests_of_another_command_are_refused(asked: str, other: str) -> None
             root.request_of({"ask": name, "with": {}})
 
 
+WISH = {"volume": {"disks": "azure/P30"}, "command": "id"}
+PROBED = (
+    {"ask": "emulated", "with": {"wanted": {"disk": "azure/P30", "command": "id"}}},
+    {"ask": "at", "with": {"wanted": {"path": "/dev/sda"}}},
+    {"ask": "attach", "with": {}},
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("disk", {"ask": "attach", "with": {"wish": WISH}}),
+        ("disk", {"ask": "fail", "with": {"volume": "data", "host": None, "fault": 7}}),
+        ("disk", {"ask": "show", "with": {"volume": "x" * 5000}}),
+        ("disk", {"ask": "cache", "with": {"volume": "data", "host": None, "action": "format"}}),
+        ("disk", {"ask": "turn", "with": {}}),
+        *((command, message) for command in ("probe", "calibrate") for message in PROBED),
+    ],
+)
+def test_what_only_a_hostile_callers_part_asks_is_refused(
+    command: str, message: dict[str, Any]
+) -> None:
+    with pytest.raises(MachineError, match=r"^refused: "):
+        part(command).request_of(message)
+
+
 def test_no_request_of_run_names_a_host_or_a_path() -> None:
     for name, form in part("run").forms.requests.items():
         schema = form.json_schema(mode="serialization")

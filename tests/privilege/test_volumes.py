@@ -175,21 +175,6 @@ def test_a_catalogue_that_is_roots_alone_is_not_read(lab: Lab, mine: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        {"ask": "attach", "with": {"wish": {"volume": {"disks": "azure/P30"}, "command": "id"}}},
-        {"ask": "fail", "with": {"volume": "data", "host": None, "fault": 7}},
-        {"ask": "show", "with": {"volume": "x" * 5000}},
-        {"ask": "cache", "with": {"volume": "data", "host": None, "action": "format"}},
-        {"ask": "turn", "with": {}},
-    ],
-)
-def test_what_is_not_in_the_list_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises(MachineError, match=r"^refused: "):
-        FORMS.request_of(message)
-
-
-@pytest.mark.parametrize(
     "wish",
     [
         AttachRequest(VolumeRequest("azure/P30"), transport="--data-dir=/"),
