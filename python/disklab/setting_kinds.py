@@ -89,11 +89,11 @@ class SettingKind(_Part):
 
     def has(self, release: str) -> bool:
         """Return whether a release, such as 4.1.10 or 15, has the setting."""
-        version = _parts(release)
-        since = self.since is None or _parts(self.since) <= version
+        version = parts_of(release)
+        since = self.since is None or parts_of(self.since) <= version
         # `4` says less than `4.0`: what one release of it has may be set.
-        until = self.until is None or version[: len(_parts(self.until))] <= _parts(self.until)
-        return (since or _parts(self.since or "")[: len(version)] == version) and until
+        until = self.until is None or version[: len(parts_of(self.until))] <= parts_of(self.until)
+        return (since or parts_of(self.since or "")[: len(version)] == version) and until
 
     def _chosen(self, text: str) -> bool:
         if text in self.values:
@@ -166,5 +166,6 @@ def _switch(text: str) -> bool | None:
     return next((on for on, words in SWITCHES.items() if text.lower() in words), None)
 
 
-def _parts(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split("."))
+def parts_of(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release, so that releases compare: 4.1.10 comes after 4.1."""
+    return tuple(map(int, re.findall(r"\d{1,9}", release)))

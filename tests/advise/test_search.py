@@ -282,7 +282,7 @@ def test_an_overloaded_option_is_sketched_alone(monkeypatch: pytest.MonkeyPatch)
     def quick(some: list[Candidate], fidelity: str = "quick") -> dict[str, Tried]:
         simulated.extend((one.name, fidelity) for one in some)
         rates = {weak.name: 2000.0, able.name: 3900.0}
-        return {one.name: Tried(one, offered(rates[one.name]), missed, False) for one in some}
+        return {one.name: Tried(one, offered(rates[one.name]), missed, one is able) for one in some}
 
     monkeypatch.setattr(simulator, "quick", quick)
     assert simulator.sifted([weak, able], "quick").keys() == {weak.name, able.name}
@@ -298,7 +298,8 @@ def test_an_engine_that_takes_no_option_says_why() -> None:
 
 def offered(ops_per_s: float) -> TrialResult:
     """Return a result of a loop that was offered 4,000 a second."""
-    found: Any = SimpleNamespace(ops_per_s=ops_per_s, loop={"kind": "open", "rate_per_s": 4000.0})
+    loop = {"kind": "open", "rate_per_s": 4000.0}
+    found: Any = SimpleNamespace(ops_per_s=ops_per_s, duration_s=8.6, loop=loop)
     return found  # type: ignore[no-any-return]
 
 

@@ -353,6 +353,14 @@ class Advice:
     def _nothing(self) -> list[str]:
         if not self.options:
             told = "; ".join(self.reasons()) or "no disks hold the data"
+            budget, dear = self.question.require.budget_usd_per_month, self.looked.dear
+            if dear is not None and budget is not None:
+                least = f"{dear.ordered(self.question.spec.nodes)}, {dear.usd_per_month:,.0f} USD"
+                return [
+                    f"Nothing can do it for {budget:,.0f} USD a month.",
+                    f"The cheapest whose limits may allow it is {least} a month (not simulated); "
+                    "ask again without the budget to learn what does it.",
+                ]
             return ["Nothing in the catalogue can do it.", f"{sentence(told)}."]
         best, *others = self.options
         able = [one for one in self.options if one.disks is not None and one.disks.keeps]

@@ -182,6 +182,8 @@ class Field:
     """Those that hold the data of the first day and have no room for them to grow."""
     ruled_out: dict[str, str] = field(default_factory=dict)
     """Options that could be bought and cannot do it, by the limit that says so."""
+    dear: Candidate | None = None
+    """The cheapest of those that cost more than the budget, and might do it."""
     unpriced: set[str] = field(default_factory=set)
     """Disks and VM sizes of which no price is known, so that nobody can say what they cost."""
 
@@ -479,10 +481,6 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
         found.unpriced.add(parse_disks(disks.expression).name)
         return
     usd = round((price + shop.machines[vm.name]) * spec.cluster.nodes, 2)
-    budget = question.require.budget_usd_per_month
-    if budget is not None and usd > budget:
-        found.ruled_out[named(vm.name, disks, shop.settings)] = "costs more than the budget"
-        return
     base = spec.cluster.volumes["data"]
     request = VolumeRequest(
         disks=disks.expression,
@@ -512,6 +510,11 @@ def _consider(shop: _Shop, vm: VmEntry, disks: Disks, found: Field) -> None:
     lost = lossy(question, disks)
     option = Candidate(vm.name, disks, usd, strength, made, dict(fixed), fixed, lost)
     reason = _hopeless(question, option, shop.calibration)
+    budget = question.require.budget_usd_per_month
+    if not reason and budget is not None and usd > budget:
+        reason = "costs more than the budget"
+        near = [one for one in (found.dear, option) if one is not None and not one.lossy]
+        found.dear = min(near, key=lambda one: one.usd_per_month, default=None)
     if reason:
         found.ruled_out[option.name] = reason
     else:

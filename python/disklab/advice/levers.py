@@ -14,6 +14,7 @@ from disklab.catalog.quantity import parse_bytes
 from disklab.database_facts import Lever, facts_of, has_one_primary, names
 from disklab.reading import digits
 from disklab.results.required import MAY_BE_LOST
+from disklab.setting_kinds import parts_of
 from disklab.spec import ClusterTrial, feasible
 
 if TYPE_CHECKING:
@@ -139,10 +140,10 @@ def _moves(lever: Lever, candidate: Candidate, spec: ClusterTrial) -> bool:
     database, work = spec.database, spec.workload.operations
     if lever.of_writes and work is not None and work.write <= 0:
         return False
-    release = [*map(int, re.findall(r"\d+", database.version))] if database.version else None
-    if lever.since and release and release < [*map(int, lever.since.split("."))]:
+    release = parts_of(database.version or "")
+    if lever.since and release and release < parts_of(lever.since):
         return False
-    if lever.before and (release is None or release >= [*map(int, lever.before.split("."))]):
+    if lever.before and (not release or release >= parts_of(lever.before)):
         return False
     copies = database.replication_factor
     if lever.of_all_primaries and has_one_primary(database.engine, copies):

@@ -148,7 +148,8 @@ def why_not(one: Row, answer: Row, room_ratio: float = 0.0) -> str:
         return f"{one.name} does the same for {price}{data}."
     first = "would save" if saved > 0 else "costs"
     sum_ = f"{saved:,.0f} USD a month" if saved > 0 else price
-    load = f"with {room_ratio * 100:.0f} % more load " if room_ratio else ""
+    loaded = room_ratio and not one.candidate.lossy and one.kept.outcome is not Outcome.MET
+    load = f"with {room_ratio * 100:.0f} % more load " if loaded else ""
     return f"{one.name} {first} {sum_}, but {load}{reason(one)}."
 
 

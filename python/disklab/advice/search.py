@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, too_weak
-from disklab.advice.levers import singly, tuned
+from disklab.advice.levers import COLLECTOR, singly, tuned
 from disklab.advice.options import ALIKE_RATIO
 from disklab.advice.promise import TELLING, fullest_limit, limits_of
 from disklab.advice.rows import TOO_DEAR
@@ -72,7 +72,7 @@ class Ladder:
         self.total = len(self.alive)
         self._all = list(self.alive)
         self.tried_before = 0
-        """How much hardware was tried when the last answer of this kind failed."""
+        """How much hardware was tried when the last answer failed."""
         self.borne: dict[int, float] = {}
         """The disk reads of an operation that each option, by its identity, was seen to carry."""
 
@@ -83,15 +83,21 @@ class Ladder:
         near = [one for one in self.tried if one.miss <= least * ALIKE_RATIO]
         return min(near, key=lambda one: one.candidate.usd_per_month, default=None)
 
-    def next(self) -> Candidate | None:
-        """Return what to try: the strongest first, then the middle of what is left."""
-        if not self.alive or self.failed or self._hardware() - self.tried_before >= MOST_TRIED:
+    def next(self, most_usd: float = float("inf")) -> Candidate | None:
+        """Return what to try: the strongest first, then the middle of what is left up to a price.
+
+        None: nothing is left, or the strongest failed, or so many were tried.
+        """
+        cheap = [one for one in self.alive if one.usd_per_month <= most_usd]
+        if not cheap or self.failed or self.hardware - self.tried_before >= MOST_TRIED:
             return None
         if not self.tried:
             return max(self.alive, key=lambda one: one.strength.rank())
-        return self.alive[len(self.alive) // 2]
+        return cheap[len(cheap) // 2]
 
-    def _hardware(self) -> int:
+    @property
+    def hardware(self) -> int:
+        """How many machines with disks were tried."""
         return len({one.candidate.hardware for one in self.tried})
 
     def learn(self, candidate: Candidate, found: Sequence[Tried]) -> None:
@@ -129,7 +135,6 @@ class Ladder:
                 name = fullest_limit(closer.result)
                 if used := limits_of(self.best.result).get(name):
                     self.too_full[name] = min(used * LESS_FULL, self.too_full.get(name, used))
-        self.tried_before = self._hardware()
         self.look_again()
 
     def confirm(self, quick: Tried) -> None:
@@ -191,6 +196,11 @@ class Found:
     """The cheapest that surely keeps the promise; None: nothing does."""
 
     @property
+    def more(self) -> int:
+        """How many more are simulated at full fidelity, to be shown beside the answer."""
+        return max(1, FINALISTS + 1 - len(self.closer))
+
+    @property
     def finalists(self) -> list[Tried]:
         """What is shown, the likeliest answer first.
 
@@ -218,7 +228,7 @@ def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
         search_result.closer[best.candidate.name] = closer
         if closer.kept.outcome is Outcome.MET:
             search_result.answer = closer
-            climb(search_result.ladders, simulator, tell)
+            climb(search_result.ladders, simulator, tell, min(CONFIRMED, 1 + search_result.more))
         else:
             take_back(search_result.ladders, best, closer)
         if best_of(search_result.ladders) is best:
@@ -238,7 +248,7 @@ def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
             come_as_near(search_result.ladders, simulator)
     new = [one.candidate for one in chosen(search_result.ladders)]
     new = [one for one in new if one.name not in search_result.closer]
-    search_result.closer |= simulator.full(new[: max(1, FINALISTS + 1 - len(search_result.closer))])
+    search_result.closer |= simulator.full(new[: search_result.more])
     return search_result
 
 
@@ -258,12 +268,25 @@ def looked_at(best: Tried, ladders: Sequence[Ladder], simulator: Simulator) -> t
 
 def rivals(search_result: Found, answer: Tried, field: Field, simulator: Simulator) -> list[Tried]:
     """Return what costs hardly more than the answer and may be preferred to it."""
-    most = answer.candidate.usd_per_month * PLAINER_RATIO
-    near = [one.best for one in by_price(search_result.ladders) if one.best is not None]
-    near = [one for one in near if one.candidate.usd_per_month <= most and not one.candidate.lossy]
+    own = answer.candidate
+    near = [
+        simplify(ladder, ladder.best, simulator)
+        for ladder in by_price(search_result.ladders)
+        if ladder.best is not None and preferable(ladder.best.candidate, own)
+    ]
     plain = plainer(answer, field, simulator)
     near += [] if plain is None else [plain]
     return [one for one in near if one.candidate.name not in search_result.closer][:MOST_RIVALS]
+
+
+def preferable(one: Candidate, answer: Candidate) -> bool:
+    """Return whether an option costs hardly more than the answer, and something is better about it.
+
+    Fewer nodes, or what is plainer.
+    """
+    near = one.usd_per_month <= answer.usd_per_month * PLAINER_RATIO and not one.lossy
+    fewer = one.nodes_of(0) < answer.nodes_of(0)
+    return near and (fewer or bool(one.plainer_than(answer)))
 
 
 MOST_RIVALS = 2
@@ -273,9 +296,10 @@ MOST_RIVALS = 2
 def take_back(ladders: Sequence[Ladder], best: Tried, closer: Tried) -> None:
     """Take back the answer so far, which fails when it is looked at more closely."""
     for ladder in ladders:
+        ladder.tried_before = ladder.hardware
         if ladder.best is best:
             ladder.reject(closer)
-        elif ladder.best is not None:
+        else:
             # What was left aside beside a kind that leads may be the cheapest now.
             ladder.look_again()
 
@@ -324,7 +348,7 @@ def climb(
     for ladder in ladders:
         ladder.fidelity = ladder.fidelity if ladder.tried else "sketch"
     while True:
-        try_all(ladders, simulator, tell)
+        try_all(ladders, simulator, tell, confirmed)
         sketched = [
             one
             for one in affordable(ladders)[:confirmed]
@@ -333,13 +357,11 @@ def climb(
         if not sketched:
             break
         best = {id(one): one.best.candidate for one in sketched if one.best is not None}
-        quick = simulator.quick(list(best.values()))
-        calmed = simulator.calmed([one for one in quick.values() if not one.promising])
+        quick = simulator.unstopped(list(best.values()))
         for ladder in sketched:
-            name = best[id(ladder)].name
-            ladder.confirm(calmed[name] if name in calmed else quick[name])
+            ladder.confirm(quick[best[id(ladder)].name])
         tell(ladders)
-    for ladder in ladders if confirmed == CONFIRMED else ():
+    for ladder in ladders if confirmed > 1 else ():
         if ladder.best is not None and ladder.best.fidelity != "quick":
             # Dearer than all that are simulated at full fidelity, and never confirmed.
             ladder.best = None
@@ -384,7 +406,7 @@ MOST_HALVES = 5
 def by_price(ladders: Sequence[Ladder]) -> list[Ladder]:
     """Return the ladders that have a best, the cheapest first."""
     able = [one for one in ladders if one.best is not None]
-    return sorted(able, key=lambda one: one.best.candidate.usd_per_month if one.best else 0.0)
+    return sorted(able, key=lambda one: _order(one.best) if one.best else (0.0, 0))
 
 
 def affordable(ladders: Sequence[Ladder]) -> list[Ladder]:
@@ -396,11 +418,17 @@ def affordable(ladders: Sequence[Ladder]) -> list[Ladder]:
     ]
 
 
-def try_all(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell) -> None:
-    """Try options, some kinds at a time, until each ladder has a best or nothing left."""
+def try_all(ladders: Sequence[Ladder], simulator: Simulator, tell: Tell, wanted: int) -> None:
+    """Try options, some kinds at a time, until each ladder has a best or nothing left.
+
+    Nothing that costs more than the best of as many kinds as are wanted.
+    """
     while True:
         leave_dear(ladders)
-        turns = [(ladder, one) for ladder in ladders if (one := ladder.next()) is not None]
+        best = [one.best.candidate for one in by_price(ladders) if one.best is not None]
+        prices = [one.usd_per_month for one in best if not one.lossy]
+        most = prices[wanted - 1] if len(prices) >= wanted else float("inf")
+        turns = [(ladder, one) for ladder in ladders if (one := ladder.next(most)) is not None]
         if not turns:
             return
         # The kinds that may be the cheapest first: what they cost leaves dearer kinds out.
@@ -422,7 +450,12 @@ FIRST_KINDS = 3
 def best_of(ladders: Sequence[Ladder]) -> Tried | None:
     """Return the cheapest option that may do; None: none is known yet."""
     best = [one.best for one in ladders if one.best is not None and not one.best.candidate.lossy]
-    return min(best, key=lambda one: one.candidate.usd_per_month, default=None)
+    return min(best, key=_order, default=None)
+
+
+def _order(one: Tried) -> tuple[float, int]:
+    """Return what options are ordered by: price, and where it is the same, nodes."""
+    return one.candidate.usd_per_month, one.candidate.nodes_of(0)
 
 
 def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
@@ -437,6 +470,11 @@ def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
         if len(one.settings) < len(best.candidate.settings)
         and one.name not in {tried.candidate.name for tried in ladder.tried}
     ]
+    if COLLECTOR in best.candidate.settings:
+        usual = {path: way for path, way in best.candidate.settings.items() if path != COLLECTOR}
+        stopping = simulator.quick([replace(best.candidate, settings=usual)])
+        if not any(ladder.passes(one) for one in stopping.values()):
+            fewer = [one for one in fewer if COLLECTOR in one.settings]
     # What a sketch denies is believed; of the rest those with the fewest settings come first.
     sketched = simulator.quick(fewer, "sketch")
     able = [one.candidate for one in sketched.values() if one.promising]

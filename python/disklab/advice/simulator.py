@@ -31,6 +31,7 @@ from disklab.results.required import (
     Specified,
     carried_ratio,
     fullest,
+    is_overloaded,
     judge,
 )
 from disklab.results.seconds import storage_p99_ms
@@ -39,10 +40,6 @@ from disklab.spec import ClusterTrial
 FAR = 3.0
 """An option that misses by such a factor, or carries less than all with every lever turned, is not
 tried with fewer of them."""
-
-OVERLOADED = 0.8
-"""A sketch of 8.6 s, of which one stop of a JVM takes less than a tenth, that carries less than so
-much of the rate tells that the option cannot."""
 
 DRAWS = 16
 """Draws of a band: its spread is known within a fifth by them, in a quarter of the time that
@@ -73,11 +70,6 @@ class Tried:
             return 1000 / ratio
         return max((point.miss for point in self.kept.points), default=1.0)
 
-    @property
-    def overloaded(self) -> bool:
-        """Whether it does so much less than is offered that a longer run would say the same."""
-        return (carried_ratio([self.result]) or 1.0) < OVERLOADED
-
 
 @dataclass
 class Simulator:
@@ -96,6 +88,8 @@ class Simulator:
     """The search, its levers, the look at disks alone and the finalists' run ask some twice."""
     bands: dict[str, Bands] | None = None
     """Those of options by name, as far as they are known; None: options get none."""
+    stops: list[float] = field(default_factory=list, repr=False)
+    """By how much options missed that another collector made keep the promise."""
 
     @property
     def cells(self) -> int:
@@ -112,8 +106,7 @@ class Simulator:
     ) -> list[list[Tried]]:
         """Return what becomes of each option with its levers turned, until one way does it.
 
-        The way that does most comes first, and the option as the file has it last. Another
-        collector is tried where the file's own stops nodes for too long, and nothing else fails.
+        The way that does most comes first, and the option as the file has it last.
         """
         ways = [[*tuned(one, self.question.spec), one] for one in candidates]
         first = self.sifted([some[0] for some in ways], fidelity)
@@ -127,35 +120,51 @@ class Simulator:
         others = self.sifted(open_ways, fidelity)
         for some, tried in zip(ways, tried_ways, strict=True):
             tried += [others[way.name] for way in some[1:] if way.name in others]
-        stopped = [tried for tried in tried_ways if not any(one.promising for one in tried)]
-        calmed = self.calmed([one for tried in stopped for one in tried])
-        for tried in stopped:
-            tried += [calmed[one.candidate.name] for one in tried if one.candidate.name in calmed]
         return tried_ways
-
-    def calmed(self, tried: Sequence[Tried]) -> dict[str, Tried]:
-        """Return quick options that fail for stops of nodes alone with another collector.
-
-        By their names as they failed. Their sketches, which have no stops, kept the promise.
-        """
-        failed = [one.candidate for one in tried if one.fidelity == "quick" and not one.promising]
-        spec = self.question.spec
-        if not failed or not collectors(spec) or self.ablate:
-            return {}
-        sketched = self.quick(failed, "sketch")
-        able = [one for one in failed if one.name in sketched and sketched[one.name].promising]
-        turned = {one.name: collected([one], spec)[-1] for one in able}
-        quick = self.quick(list(turned.values()))
-        return {name: quick[one.name] for name, one in turned.items() if one.name in quick}
 
     def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
         """Return what becomes of each option; those that are overloaded are sketched alone."""
         if fidelity != "quick":
             return self.quick(candidates, fidelity)
         sketched = self.quick(candidates, "sketch")
-        overloaded = {name: one for name, one in sketched.items() if one.overloaded}
+        overloaded = {name: one for name, one in sketched.items() if is_overloaded([one.result])}
         left = [one for one in candidates if one.name not in overloaded]
-        return overloaded | self.quick(left)
+        return overloaded | self.unstopped(left)
+
+    def unstopped(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
+        """Return what becomes quick of each option by name, if need be with another collector.
+
+        Once that one has helped, it is tried first; and alone, where stops miss by far.
+        """
+        calm = self._turned(candidates) if self.stops else {}
+        by_far = min(self.stops, default=0.0) > FAR
+        settled = {name for name, one in calm.items() if by_far or one.promising}
+        own = self.quick([one for one in candidates if one.name not in settled])
+        return calm | own | self.calmed(list(own.values()))
+
+    def calmed(self, tried: Sequence[Tried]) -> dict[str, Tried]:
+        """Return quick options that fail for stops of nodes alone with another collector.
+
+        By their names as they failed.
+        """
+        failed = [one for one in tried if one.fidelity == "quick" and not one.promising]
+        turned = self._turned([one.candidate for one in failed])
+        helped = [one for one in failed if (t := turned.get(one.candidate.name)) and t.promising]
+        self.stops.extend(one.miss for one in helped)
+        return turned
+
+    def _turned(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
+        """Return quick options with another collector, where their sketches keep the promise.
+
+        By their names with the file's own. Sketches have no stops.
+        """
+        if not candidates or not collectors(self.question.spec) or self.ablate:
+            return {}
+        sketched = self.quick(candidates, "sketch")
+        able = [one for one in candidates if (t := sketched.get(one.name)) and t.promising]
+        turned = {one.name: collected([one], self.question.spec)[-1] for one in able}
+        quick = self.quick(list(turned.values()))
+        return {name: quick[one.name] for name, one in turned.items() if one.name in quick}
 
     def full(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
         """Return what becomes of each option at full fidelity, one at a time: each takes 0.6 GB."""

@@ -44,7 +44,7 @@ from disklab.cli.advise_asked import (
 )
 from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
 from disklab.cli.experiment_new import P99, Row
-from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
+from disklab.cli.output import MISSED, Check, Json, Out, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.interrupts import end_as_ctrl_c
@@ -150,7 +150,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
     everything: Everything = False,
     check: Check = False,
     json: Json = False,
-    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Find the cheapest VMs and disks that meet the requirements of a file or of options.
 
@@ -171,7 +171,7 @@ def advise(  # noqa: PLR0913, PLR0917 - each option is a parameter
         *(head_room, durable, budget, version, state, p95, p999, storage_p99, commits),
         tpcc=tpcc,
     )
-    with with_more(prices):
+    with with_more(prices), asked.in_options():
         wish, bought = experiment_of(experiment, asked), room_of(growth, nodes, experiment, of_time)
         question = question_of(wish, wanted, region or usual_region(wish), terms, **bought)
         for text in question.notes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -104,20 +107,30 @@ ServerCopies = Annotated[
         show_default="3, at most one a node; SQL: 1",
     ),
 ]
+
+
+def number_of(what: str, unit: str, least: float, most: float, usual: str) -> Any:
+    """Return an option that is a number, with its unit or without."""
+
+    def read(text: str) -> float:
+        wish = text.strip().casefold().removesuffix(unit.casefold()).strip()
+        with suppress(ValueError):
+            if wish.isascii() and least <= (number := float(wish)) <= most:
+                return number
+        rule = f"a number from {least:g} to {most:,.0f}, such as 30 or 30 {unit}"
+        raise typer.BadParameter(f"{text}: {rule}")
+
+    return typer.Option(help=what, parser=read, metavar="NUMBER", show_default=usual)
+
+
 HeadRoom = Annotated[
-    float | None,
-    typer.Option(help="How many percent more load must be possible.", min=0, show_default="30"),
+    float | None, number_of("How many percent more load must be possible.", "%", 0, 10_000, "30")
 ]
-Growth = Annotated[
-    float | None,
-    typer.Option(
-        help="By how many percent the data grow; they then fill at most 70 % of the disks. 0: the "
-        "disks just hold today's data.",
-        min=0,
-        max=1000,
-        show_default="30",
-    ),
-]
+GROWS = (
+    "By how many percent the data grow; they then fill at most 70 % of the disks. 0: the disks "
+    "just hold today's data."
+)
+Growth = Annotated[float | None, number_of(GROWS, "%", 0, 1000, "30")]
 
 
 def read_nodes(text: str) -> str:
@@ -148,9 +161,7 @@ Durable = Annotated[
         show_default="no data are lost with one VM",
     ),
 ]
-Budget = Annotated[
-    float | None, typer.Option(help="USD a month at most.", min=0.01, show_default="none")
-]
+Budget = Annotated[float | None, number_of("USD a month at most.", "USD", 0.01, 1e9, "none")]
 Cloud = Annotated[
     Literal["azure", "aws", "gcp"] | None,
     typer.Option(help="The cloud whose disks are considered.", show_default="azure"),
@@ -167,6 +178,14 @@ State = Annotated[
         show_default="steady",
     ),
 ]
+
+
+OPTIONS = {
+    "cluster.nodes": "--nodes",
+    "database.replication_factor": "--copies",
+    "database.version": "--version",
+}
+"""By what they stand for in a file."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +280,24 @@ class Asked:
             )
         )
         return spec.parse(text, NAME)
+
+    @contextmanager
+    def in_options(self) -> Iterator[None]:
+        """Name options where a UserError names a place in the file that they stand for."""
+        try:
+            yield
+        except UserError as error:
+            raise UserError(*map(self._in_options, error.problems)) from None
+
+    def _in_options(self, problem: Problem) -> Problem:
+        path = problem.place.rpartition(" ")[2]
+        servers = self.copies is not None and path == "cluster.nodes"
+        option = "--copies" if servers else OPTIONS.get(path)
+        if option is None or not problem.place.startswith(f"{NAME}:"):
+            return problem
+        leaf = path.rpartition(".")[2]
+        way_out = re.sub(rf"^write ({leaf}: )?", f"write {option} ", problem.way_out)
+        return replace(problem, place=option, way_out=way_out)
 
     def _transactions(self) -> tuple[int | None, float]:
         """Return how many writes are committed together, None: one; and changes a second."""

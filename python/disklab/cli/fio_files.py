@@ -13,7 +13,7 @@ import typer
 from disklab import reading, spec
 from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.experiment import ExperimentFile, Only, chosen
-from disklab.cli.output import Json, console, notes, print_json
+from disklab.cli.output import Json, Out, console, notes, print_json
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.report import wording
 from disklab.results import (
@@ -163,7 +163,7 @@ def import_results(  # noqa: PLR0913, PLR0917 - each option is a parameter
     into: Annotated[
         str | None, typer.Option(help="An imported run to add them to.", metavar="RUN")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
     """Import TPC-C results of yugabyte/tpcc as repeats of one cell of an experiment.

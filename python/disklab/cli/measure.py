@@ -13,7 +13,7 @@ from disklab.cli import cloud_options
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
 from disklab.cli.kit import KitFile, ProgramFolder
-from disklab.cli.output import Check, notes
+from disklab.cli.output import Check, Out, notes
 from disklab.cli.rehearse import (
     RESUMED,
     Again,
@@ -65,7 +65,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each option is a parameter
     quick: Quick = False,
     resume: Resume = None,
     again: AgainToo = None,
-    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
     on_end: OnEnd = None,
     kit: KitFile = None,
     program: ProgramFolder = None,

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 # `--check`: exit codes that say whether what is promised is kept.
 
 MISSED = 3
+"""The exit code where something misses what it promises."""
 OVER_BUDGET = 90
 """Of `run`, beside the exit codes of its command: it did more than its budget or base."""
-"""The exit code where something misses what it promises."""
 CANNOT_TELL = 4
 """The exit code where nothing surely misses its promise, and something may."""
 
@@ -69,6 +69,8 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object on standard output.", show_default=False),
 ]
+JsonCells = Annotated[bool, typer.Option("--json", help="One JSON object a cell.")]
+Out = Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")]
 
 
 def console() -> Console:

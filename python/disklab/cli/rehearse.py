@@ -14,7 +14,7 @@ from disklab import spec
 from disklab.cli.amounts import MOST_SEED, bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.kit import KitFile, ProgramFolder
-from disklab.cli.output import Check, code_of_run, needs_promise, notes
+from disklab.cli.output import Check, Out, code_of_run, needs_promise, notes
 from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
@@ -90,7 +90,7 @@ def rehearse(  # noqa: PLR0913, PLR0917 - each option is a parameter
     quick: Quick = False,
     resume: Resume = None,
     again: AgainToo = None,
-    out: Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
     on_end: OnEnd = None,
     kit: KitFile = None,
     program: ProgramFolder = None,

@@ -7,7 +7,6 @@ log asks for it, a binary log by rows, and other usual values; they differ by re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +24,7 @@ from disklab.databases.simulating import (
 )
 from disklab.databases.statements import Json
 from disklab.errors import Problem
+from disklab.setting_kinds import parts_of
 from disklab.spec import ClusterTrial
 from disklab.spec.model import Database
 
@@ -110,12 +110,8 @@ CACHED = (
 
 def usual(version: str | None) -> Usual:
     """Return the usual values of a release, such as 8.0.36; None: of the long-term one."""
-    release = _numbers(version or NEWEST)
-    return next(USUAL[first] for first in reversed(USUAL) if release >= _numbers(first))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+    release = parts_of(version or NEWEST)
+    return next(USUAL[first] for first in reversed(USUAL) if release >= parts_of(first))
 
 
 def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
@@ -124,7 +120,7 @@ def _unmodelled(spec: ClusterTrial, place: str) -> Iterator[Problem]:
         yield Problem(f"{place}: cluster.nodes", str(spec.cluster.nodes), rule, "write nodes: 1")
         return
     version = spec.database.version
-    if version is not None and _numbers(version) < _numbers(next(iter(USUAL))):
+    if version is not None and parts_of(version) < parts_of(next(iter(USUAL))):
         rule = f"MySQL is simulated from {next(iter(USUAL))} on"
         yield Problem(f"{place}: database.version", version, rule, "write 5.7 or a later release")
         return
