@@ -311,3 +311,36 @@ def test_the_search_judges_a_quiet_hour() -> None:
     assert quiet.of_time_ratio is None
     assert list(quiet.latencies()) == [("all", "p99", 10)]
     assert quiet.rate_per_s == 500
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "way_out"),
+    [
+        (Asked("mysql", copies=2), "--copies", "write --copies 1"),
+        (Asked("etcd", copies=2), "--copies", "write --copies 3"),
+        (Asked("mysql", version="99"), "--version", "write --version 9"),
+    ],
+)
+def test_an_error_names_the_option_and_not_the_file_that_it_stands_for(
+    asked: Asked, place: str, way_out: str
+) -> None:
+    asked = replace(asked, data="3GB", reads=100, writes=50, p99=20)
+    with pytest.raises(UserError) as error, asked.in_options():
+        question_of(asked.experiment())
+    (problem,) = error.value.problems
+    assert problem.place == place
+    assert problem.way_out.startswith(way_out)
+
+
+@pytest.mark.parametrize("text", ["30%", "30 %", "30"])
+def test_a_number_may_have_its_unit(text: str) -> None:
+    shop = ["--data", "1GB", "--reads", "1", "--p99", "10", "--budget", "1 usd"]
+    ended = disklab("advise", *shop, "--head-room", text)
+    assert ended.stdout.startswith(
+        "Nothing can do it for 1 USD a month.\nThe cheapest whose limits"
+    )
+
+
+def test_an_amount_that_is_none_is_told_with_one_that_is() -> None:
+    ended = disklab("advise", "--budget", "cheap")
+    assert "cheap: a number from 0.01" in " ".join(ended.stderr.replace("│", " ").split())

@@ -10,7 +10,7 @@ import pytest
 from disklab.advice.candidates import Candidate
 from disklab.advice.options import RANKS, Option, ranked
 from disklab.advice.promise import MOST_USED, bought, with_room
-from disklab.advice.rows import ALTERNATIVES, alternatives, rows_of
+from disklab.advice.rows import ALTERNATIVES, Row, alternatives, rows_of, why_not
 from disklab.advice.simulator import Fidelity, Tried
 from disklab.results import TrialResult
 from disklab.results.records import Band, Bands, Bottleneck
@@ -134,3 +134,13 @@ def test_each_alternative_is_one_plain_sentence_with_money() -> None:
     assert alternatives(rows_of(options, looked, 3)) == [
         f"3 x {dear.hardware} does the same for 200 USD a month more."
     ]
+
+
+def test_more_load_is_not_why_data_are_lost_with_a_vm() -> None:
+    cheap, answer, *_ = candidates()
+    met = Kept(Outcome.MET, ())
+    lossy = Row(replace(cheap, lossy=True), 1, met, result(2.0), "full")
+    bought_ = Row(
+        replace(answer, usd_per_month=cheap.usd_per_month + 100), 1, met, result(2.0), "full"
+    )
+    assert "but loses its data" in why_not(lossy, bought_, 0.3)

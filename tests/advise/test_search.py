@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from disklab import spec
+from disklab.advice import search
 from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
 from disklab.advice.levers import COLLECTOR, tuned
 from disklab.advice.options import disks_alone
@@ -459,6 +460,71 @@ def test_another_collector_is_tried_where_stops_alone_are_in_the_way(
     # What fails without stops too is not saved by it.
     monkeypatch.setattr(Simulator, "quick", judged(calm=False))
     assert simulator.calmed([failed]) == {}
+
+
+def test_the_collector_that_helped_one_option_is_tried_first_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibration = calibration_for("cassandra")
+    assert calibration is not None
+    told = small().text({}).replace('version: "4.1"', 'version: "5.0"')
+    asked = question_of(spec.parse(told, Path("t.yaml")), ("P30", "E8s_v3"))
+    simulator = Simulator(asked, load_catalog(), calibration)
+    first, second, *_ = field_of(asked, load_catalog(), calibration).candidates
+    cells: list[tuple[str, str]] = []
+
+    def quick(_: Simulator, some: list[Candidate], fidelity: str = "quick") -> Any:
+        def tried(way: Candidate) -> Tried:
+            collector = str(way.settings.get(COLLECTOR, "g1"))
+            cells.append((fidelity, collector))
+            able = fidelity == "sketch" or collector == "zgc"
+            kept = Kept(Outcome.MET if able else Outcome.MISSED, ())
+            return Tried(way, calm(5), kept, able, fidelity)  # type: ignore[arg-type]
+
+        return {way.name: tried(way) for way in some}
+
+    monkeypatch.setattr(Simulator, "quick", quick)
+    for one, simulated in (
+        (first, [("quick", "g1"), ("sketch", "g1"), ("quick", "zgc")]),
+        (second, [("sketch", "g1"), ("quick", "zgc")]),
+    ):
+        cells.clear()
+        (turned,) = simulator.unstopped([one]).values()
+        assert turned.promising
+        assert cells == simulated
+
+
+def test_of_the_same_price_the_option_with_fewer_nodes_is_first() -> None:
+    kept = Kept(Outcome.MET, ())
+    few, *_ = candidates()
+    many = replace(few, settings={NODES: 6})
+    best = [Tried(one, calm(5), kept, promising=True) for one in (many, few)]
+    ladders = [Ladder(str(n), [], best=one) for n, one in enumerate(best)]
+    assert search.best_of(ladders) is best[1]
+    assert search.preferable(few, many)
+    assert not search.preferable(many, few)
+
+
+def test_what_costs_more_than_the_kinds_that_are_wanted_is_not_tried() -> None:
+    kept = Kept(Outcome.MET, ())
+    cheap, *dearer = candidates()
+    answer = Ladder("P", [], best=Tried(cheap, calm(5), kept, promising=True))
+    other = Ladder("V", dearer)
+    search.try_all([answer, other], Never(), lambda _: None, wanted=1)
+    assert other.tried == []
+    with pytest.raises(AssertionError, match="simulated"):
+        search.try_all([answer, other], Never(), lambda _: None, wanted=2)
+
+
+class Never(Simulator):
+    """Simulates nothing."""
+
+    def __init__(self) -> None:
+        """It has no question."""
+
+    def variants(self, *_: Any) -> Any:
+        """Fail: it is not asked."""
+        raise AssertionError("an option is simulated")
 
 
 def test_a_sketch_of_crowded_processors_is_not_believed() -> None:

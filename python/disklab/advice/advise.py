@@ -13,7 +13,7 @@ import yaml
 from disklab.advice import page
 from disklab.advice.answer import Advice
 from disklab.advice.candidates import NODES, Candidate, field_of
-from disklab.advice.levers import COLLECTOR, one_more
+from disklab.advice.levers import COLLECTOR, one_more, uncollected
 from disklab.advice.options import SAME_PRICE, Option, disks_alone, levers_of, ranked, short
 from disklab.advice.present import candidate_of
 from disklab.advice.promise import bare, with_room
@@ -301,13 +301,7 @@ def judge_disks(advice: Advice, simulator: Simulator, raised: Simulator) -> None
         return
     candidates = [one.candidate for one in advice.options]
     alone = calm.quick(candidates)
-    usual = {
-        one.name: replace(one, settings=left)
-        for one in candidates
-        if COLLECTOR in one.settings
-        and (left := {path: way for path, way in one.settings.items() if path != COLLECTOR})
-        is not None
-    }
+    usual = {one.name: uncollected(one) for one in candidates if COLLECTOR in one.settings}
     stopping = raised.quick(list(usual.values()))
     for number, one in enumerate(advice.options):
         name = one.candidate.name

@@ -211,6 +211,12 @@ def collected(ways: Iterable[Candidate], spec: ClusterTrial) -> list[Candidate]:
     return made + [replace(way, settings=name | way.settings) for way in made for name in names]
 
 
+def uncollected(candidate: Candidate) -> Candidate:
+    """Return the option with the collector of the file."""
+    left = {path: way for path, way in candidate.settings.items() if path != COLLECTOR}
+    return replace(candidate, settings=left)
+
+
 def one_more(candidate: Candidate, spec: ClusterTrial) -> list[tuple[Candidate, str, str]]:
     """Return the option with each setting that it does not have: that setting, and what it takes.
 

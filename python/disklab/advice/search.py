@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from disklab.advice.candidates import NODES, PLAINER_RATIO, Candidate, Field, too_weak
-from disklab.advice.levers import COLLECTOR, singly, tuned
+from disklab.advice.levers import COLLECTOR, singly, tuned, uncollected
 from disklab.advice.options import ALIKE_RATIO
 from disklab.advice.promise import TELLING, fullest_limit, limits_of
 from disklab.advice.rows import TOO_DEAR
@@ -404,9 +404,10 @@ MOST_HALVES = 5
 
 
 def by_price(ladders: Sequence[Ladder]) -> list[Ladder]:
-    """Return the ladders that have a best, the cheapest first."""
-    able = [one for one in ladders if one.best is not None]
-    return sorted(able, key=lambda one: _order(one.best) if one.best else (0.0, 0))
+    """Return the ladders that have a best, the cheapest first, of the same price by nodes."""
+    able = [(one.best.candidate, one) for one in ladders if one.best is not None]
+    able.sort(key=lambda pair: (pair[0].usd_per_month, pair[0].nodes_of(0)))
+    return [ladder for _, ladder in able]
 
 
 def affordable(ladders: Sequence[Ladder]) -> list[Ladder]:
@@ -449,13 +450,8 @@ FIRST_KINDS = 3
 
 def best_of(ladders: Sequence[Ladder]) -> Tried | None:
     """Return the cheapest option that may do; None: none is known yet."""
-    best = [one.best for one in ladders if one.best is not None and not one.best.candidate.lossy]
-    return min(best, key=_order, default=None)
-
-
-def _order(one: Tried) -> tuple[float, int]:
-    """Return what options are ordered by: price, and where it is the same, nodes."""
-    return one.candidate.usd_per_month, one.candidate.nodes_of(0)
+    best = [one.best for one in by_price(ladders)]
+    return next((one for one in best if one is not None and not one.candidate.lossy), None)
 
 
 def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
@@ -471,8 +467,7 @@ def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
         and one.name not in {tried.candidate.name for tried in ladder.tried}
     ]
     if COLLECTOR in best.candidate.settings:
-        usual = {path: way for path, way in best.candidate.settings.items() if path != COLLECTOR}
-        stopping = simulator.quick([replace(best.candidate, settings=usual)])
+        stopping = simulator.quick([uncollected(best.candidate)])
         if not any(ladder.passes(one) for one in stopping.values()):
             fewer = [one for one in fewer if COLLECTOR in one.settings]
     # What a sketch denies is believed; of the rest those with the fewest settings come first.
@@ -493,12 +488,8 @@ def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
     None: nothing, of the few that are tried.
     """
     own = best.candidate
-    most = own.usd_per_month * PLAINER_RATIO
-    near = [
-        one
-        for one in field.candidates
-        if own.usd_per_month <= one.usd_per_month <= most and one.plainer_than(own)
-    ]
+    dearer = [one for one in field.candidates if one.usd_per_month >= own.usd_per_month]
+    near = [one for one in dearer if one.plainer_than(own) and preferable(one, own)]
     near.sort(key=lambda one: (one.disk_count, one.usd_per_month))
     for one in near[:MOST_PLAINER]:
         for tried in simulator.variants([one])[0]:

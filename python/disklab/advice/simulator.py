@@ -109,18 +109,11 @@ class Simulator:
         The way that does most comes first, and the option as the file has it last.
         """
         ways = [[*tuned(one, self.question.spec), one] for one in candidates]
-        first = self.sifted([some[0] for some in ways], fidelity)
-        tried_ways = [[first[some[0].name]] if some[0].name in first else [] for some in ways]
-        open_ways = [
-            way
-            for some, tried in zip(ways, tried_ways, strict=True)
-            if not any(one.promising or one.miss > FAR for one in tried)
-            for way in some[1:]
-        ]
-        others = self.sifted(open_ways, fidelity)
-        for some, tried in zip(ways, tried_ways, strict=True):
-            tried += [others[way.name] for way in some[1:] if way.name in others]
-        return tried_ways
+        tried = self.sifted([some[0] for some in ways], fidelity)
+        settled = {name for name, one in tried.items() if one.promising or one.miss > FAR}
+        others = [way for some in ways if some[0].name not in settled for way in some[1:]]
+        tried |= self.sifted(others, fidelity)
+        return [[tried[way.name] for way in some if way.name in tried] for some in ways]
 
     def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
         """Return what becomes of each option; those that are overloaded are sketched alone."""

@@ -20,6 +20,7 @@ from disklab.hosts.places import Places
 from disklab.hosts.running import stop_host
 from disklab.machines.local import LocalMachine
 from disklab.machines.protocol import Command
+from disklab.setting_kinds import parts_of
 
 # Which disks this machine can emulate: the engine's envelope against what a disk promises.
 
@@ -205,17 +206,8 @@ def _fit(catalog: Catalog, expression: str, vm: str | None, envelope: Envelope) 
 def _kernel() -> Check:
     release = platform.release()
     wanted = ".".join(map(str, LEAST_KERNEL))
-    ok = _version(release) >= LEAST_KERNEL
+    ok = parts_of(release.partition("-")[0])[:2] >= LEAST_KERNEL
     return Check("kernel", release, ok, True, "" if ok else f"use Linux {wanted} or later")
-
-
-def _version(release: str) -> tuple[int, ...]:
-    numbers = []
-    for part in release.split("-", maxsplit=1)[0].split(".")[:2]:
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
 
 
 def _fuse_over_uring() -> Check:
