@@ -72,7 +72,7 @@ class Ladder:
         self.total = len(self.alive)
         self._all = list(self.alive)
         self.tried_before = 0
-        """How much hardware was tried when the last answer failed."""
+        """How much hardware was tried when the last answer of this kind failed."""
         self.borne: dict[int, float] = {}
         """The disk reads of an operation that each option, by its identity, was seen to carry."""
 
@@ -89,15 +89,13 @@ class Ladder:
         None: nothing is left, or the strongest failed, or so many were tried.
         """
         cheap = [one for one in self.alive if one.usd_per_month <= most_usd]
-        if not cheap or self.failed or self.hardware - self.tried_before >= MOST_TRIED:
+        if not cheap or self.failed or self._hardware() - self.tried_before >= MOST_TRIED:
             return None
         if not self.tried:
             return max(self.alive, key=lambda one: one.strength.rank())
         return cheap[len(cheap) // 2]
 
-    @property
-    def hardware(self) -> int:
-        """How many machines with disks were tried."""
+    def _hardware(self) -> int:
         return len({one.candidate.hardware for one in self.tried})
 
     def learn(self, candidate: Candidate, found: Sequence[Tried]) -> None:
@@ -135,6 +133,7 @@ class Ladder:
                 name = fullest_limit(closer.result)
                 if used := limits_of(self.best.result).get(name):
                     self.too_full[name] = min(used * LESS_FULL, self.too_full.get(name, used))
+        self.tried_before = self._hardware()
         self.look_again()
 
     def confirm(self, quick: Tried) -> None:
@@ -296,10 +295,9 @@ MOST_RIVALS = 2
 def take_back(ladders: Sequence[Ladder], best: Tried, closer: Tried) -> None:
     """Take back the answer so far, which fails when it is looked at more closely."""
     for ladder in ladders:
-        ladder.tried_before = ladder.hardware
         if ladder.best is best:
             ladder.reject(closer)
-        else:
+        elif ladder.best is not None:
             # What was left aside beside a kind that leads may be the cheapest now.
             ladder.look_again()
 
