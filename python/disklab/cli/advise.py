@@ -42,9 +42,9 @@ from disklab.cli.advise_asked import (
     Warehouses,
     Writes,
 )
-from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
+from disklab.cli.amounts import Cluster, Jobs, Out, Seed, workers_of
 from disklab.cli.experiment_new import P99, Row
-from disklab.cli.output import MISSED, Check, Json, Out, code_of, console, notes, print_json, warn
+from disklab.cli.output import MISSED, Check, Json, code_of, console, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Event, Warned
 from disklab.interrupts import end_as_ctrl_c

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -164,6 +165,7 @@ Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, ma
 Jobs = Annotated[
     int | None, typer.Option(help="Cells simulated at a time; one per core by default.", min=1)
 ]
+Out = Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")]
 FidelityOption = Annotated[
     str, typer.Option(help="full, or quick: fewer rows and operations.", metavar="F")
 ]

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from disklab import reading, spec
-from disklab.cli.amounts import disk_names, vm_names
+from disklab.cli.amounts import Out, disk_names, vm_names
 from disklab.cli.experiment import ExperimentFile, Only, chosen
-from disklab.cli.output import Json, Out, console, notes, print_json
+from disklab.cli.output import Json, console, notes, print_json
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.report import wording
 from disklab.results import (

@@ -10,10 +10,11 @@ import typer
 
 from disklab import spec
 from disklab.cli import cloud_options
+from disklab.cli.amounts import Out
 from disklab.cli.cloud_options import CloudOptions
 from disklab.cli.experiment import Only, choices
 from disklab.cli.kit import KitFile, ProgramFolder
-from disklab.cli.output import Check, Out, notes
+from disklab.cli.output import Check, notes
 from disklab.cli.rehearse import (
     RESUMED,
     Again,

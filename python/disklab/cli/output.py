@@ -69,8 +69,6 @@ Json = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object on standard output.", show_default=False),
 ]
-JsonCells = Annotated[bool, typer.Option("--json", help="One JSON object a cell.")]
-Out = Annotated[Path, typer.Option(help="Folder for the run.", metavar="DIR")]
 
 
 def console() -> Console:

@@ -19,19 +19,9 @@ from rich.text import Text
 from disklab import spec
 from disklab.catalog.suggest import did_you_mean
 from disklab.cli import fio_files
-from disklab.cli.amounts import Cluster, Jobs, Seed, workers_of
+from disklab.cli.amounts import Cluster, Jobs, Out, Seed, workers_of
 from disklab.cli.experiment import ExperimentFile, Only, choices
-from disklab.cli.output import (
-    Check,
-    JsonCells,
-    Out,
-    code_of_run,
-    console,
-    needs_promise,
-    notes,
-    print_json,
-    warn,
-)
+from disklab.cli.output import Check, code_of_run, console, needs_promise, notes, print_json, warn
 from disklab.errors import Problem, UserError
 from disklab.events import Emit, Event, RunFinished, RunStarted, TrialFinished, Warned
 from disklab.interrupts import end_as_ctrl_c
@@ -115,7 +105,7 @@ def predict(  # noqa: PLR0913, PLR0917 - each option is a parameter
     check_register: CheckRegister = None,
     ablate: Ablate = None,
     check: Check = False,
-    json: JsonCells = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Out = DEFAULT_OUT,
     disk: fio_files.Disks = None,
     vm: fio_files.Vm = None,

@@ -10,7 +10,7 @@ import typer
 
 from disklab.cli.amounts import disk_names, vm_names
 from disklab.cli.fio_files import as_experiment
-from disklab.cli.output import Check, JsonCells, code_of
+from disklab.cli.output import Check, code_of
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
 from disklab.probe.known import CACHING, Disk
@@ -135,7 +135,7 @@ def probe(  # noqa: PLR0913, PLR0917 - each option is a parameter
     engine: Annotated[
         str, typer.Option(help="fio's engine: libaio or io_uring.", metavar="NAME")
     ] = "libaio",
-    json: JsonCells = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a cell.")] = False,
     out: Out = None,
     chart: Chart = None,
     hosts: HostsFile = None,

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from disklab import spec
-from disklab.cli.amounts import MOST_SEED, bundled_names, scale_of
+from disklab.cli.amounts import MOST_SEED, Out, bundled_names, scale_of
 from disklab.cli.experiment import Only, TimeDilation, choices
 from disklab.cli.kit import KitFile, ProgramFolder
-from disklab.cli.output import Check, Out, code_of_run, needs_promise, notes
+from disklab.cli.output import Check, code_of_run, needs_promise, notes
 from disklab.cli.rehearsing import check_on_end
 from disklab.cli.root_part import root_part
 from disklab.errors import Problem, UserError, refuse_given
