@@ -143,7 +143,9 @@ def test_a_server_of_tpcc_is_advised_on(engine: str, tmp_path: Path) -> None:
 def test_a_budget_below_every_option_says_so(tmp_path: Path) -> None:
     told = advised(tmp_path, "{budget: 100 USD/month}", "--candidates", "P30,E8s_v3")
     assert told["options"] == []
-    assert told["answer"][1].startswith("Costs more than the budget")
+    assert told["answer"][0] == "Nothing can do it for 100 USD a month."
+    assert told["answer"][1].startswith("The cheapest whose limits may allow it is 3 x E8s_v3 with")
+    assert any("costs more than the budget" in reason for reason in told["ruled_out"].values())
 
 
 @pytest.mark.parametrize(
