@@ -285,7 +285,8 @@ Looked at on 2026-11-28; none of it was fitted. I/Os of the servers are those th
   own servers. Since 2026-11-29 a release from 8.0.20 on has a batch for each page cleaner, as its
   source says, and a change buffer: cells with credits and on S10 were 1 to 27 % too slow and are 29
   to 72 % too fast, those without credits were 25 and 47 % too slow and are within 13 %. One batch
-  at a time would suit the former better; no server here can tell which is right.
+  at a time would suit the former better; but a real 9.7.4 is as fast with batches of four as with
+  batches of 128 ([counts](predict-mariadb.md#mysql)).
 - **TPC-C with the page cleaner's passes and the change buffer**: Percona's gp2 cells were within
   11 % and are up to 30 % too slow, its io1 cells came from 74 to 53 % too fast in the median. With
   that script's own transactions (below), of which no figure was fitted on these cells, the latter
