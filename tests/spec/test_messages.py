@@ -43,6 +43,16 @@ def test_the_base_is_right() -> None:
     assert len(spec.parse(BASE).trials("predict")) == 2
 
 
+def test_a_client_on_the_server_is_rehearsed_and_not_measured() -> None:
+    text = BASE.replace("nodes: 3", "nodes: 1", 1) + "client: {on_server: true}\n"
+    text = text.replace("consistency: QUORUM", "consistency: ONE")
+    experiment = spec.parse(text, "x.yaml")
+    assert not any(trial.refused for trial in experiment.trials("rehearse"))
+    for trial in experiment.trials("measure"):
+        assert trial.refused is not None
+        assert (trial.refused.place, trial.refused.value) == ("x.yaml:17: client.on_server", "true")
+
+
 def timetable(*events: str) -> str:
     """Return the base with links, zones and these events."""
     text = BASE.replace("  vm: azure", "  network: azure/standard\n  zones: 3\n  vm: azure")
