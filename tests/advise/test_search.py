@@ -24,7 +24,7 @@ from disklab.advice.search import (
     looked_at,
     take_back,
 )
-from disklab.advice.simulator import Simulator, Tried, pausing
+from disklab.advice.simulator import FAR, Simulator, Tried, pausing
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
@@ -376,7 +376,7 @@ def test_options_are_tried_with_the_way_that_does_most_first(
     # What is far off is not saved by fewer levers; what is near may be.
     monkeypatch.setattr(Simulator, "quick", quick(False, 50.0))
     assert len(simulator.variants([one])[0]) == 1
-    monkeypatch.setattr(Simulator, "quick", quick(False, 1.5))
+    monkeypatch.setattr(Simulator, "quick", quick(False, FAR))
     assert {way.name for way in (tried.candidate for tried in simulator.variants([one])[0])} == {
         one.name,
         *(way.name for way in tuned(one, question().spec)),
