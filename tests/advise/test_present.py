@@ -16,7 +16,7 @@ from disklab.advice.question import question_of
 from disklab.catalog import load_catalog
 from disklab.catalog.price import Price, vm_price, volume_price
 from disklab.databases.calibration import calibration_for
-from disklab.results.required import Kept, Outcome
+from disklab.results.required import Kept, Outcome, Point
 
 FILE = """
 title: Should this Cassandra move, and to what?
@@ -151,6 +151,10 @@ def test_what_runs_is_simulated_beside_the_options(tmp_path: Path) -> None:
     found = advice.as_json()["now"]
     assert found["simulated"]["option"] == advice.now.name
     assert found["usd_per_month"] == found["simulated"]["usd_per_month"] > 0
+    point = Point("write p99", Outcome.MISSED, "at most 20 ms", "36 ms")
+    failed = replace(advice.now, kept=Kept(Outcome.MISSED, (point,)))
+    told = replace(advice.present, simulated=failed).does(option)
+    assert "misses the requirement: write p99 36 ms (at most 20 ms). It carries 1,500/s" in told
     # It is no option to buy, yet a rehearsal compares with it.
     assert [one["option"] for one in advice.as_json()["options"]] == [option.name]
     again = spec.parse(rehearsable(advice), Path("again.yaml"))

@@ -105,12 +105,12 @@ class Present:
         now = self.simulated
         if now is None:
             return f"The current system, {self.name}, could not be simulated: {self.unknown}."
-        meets = f"In the simulation {self.name}, the current system, {JUDGED[now.kept.outcome]}: "
-        meets += f"it carries {now.carries}"
+        meets = f"In the simulation {self.name}, the current system, {JUDGED[now.kept.outcome]}"
+        doubt = now.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_TELL)
+        why = f"{str(now.kept).partition(': ')[2]}. It" if doubt else "it"
+        meets += f": {why} carries {now.carries}"
         if latency := now.latency("p99"):
             meets += f", p99 {latency}"
-        if now.kept.outcome in (Outcome.MISSED, Outcome.CANNOT_TELL):
-            meets += f" ({str(now.kept).partition(': ')[2]})"
         if self.p99_ms is not None:
             meets += f"; its own server reported a p99 of {short(self.p99_ms)} ms"
         return f"{meets}. {self._moving(now, one)}".rstrip()
