@@ -124,14 +124,20 @@ class Advice:
         difference = "" if now is None else now.difference(one)
         return [
             f"{headline} {difference}".rstrip(),
-            f"{self._does(one)} {cliff_of(one)}".rstrip(),
-            f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
-            *settings_of(one, self.question.require.head_room_ratio),
-            *alternatives(self.rows(), self.question.require.head_room_ratio),
+            *self._in_detail(one),
             *self._rule(one),
             *self._plainer(one),
             *self._more_nodes(),
             self.state(),
+        ]
+
+    def _in_detail(self, one: Option) -> list[str]:
+        room_ratio = self.question.require.head_room_ratio
+        return [
+            f"{self._does(one)} {cliff_of(one)}".rstrip(),
+            f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
+            *settings_of(one, room_ratio),
+            *alternatives(self.rows(), room_ratio),
         ]
 
     def rows(self) -> list[Row]:
@@ -311,10 +317,7 @@ class Advice:
             f"Cannot tell yet. The cheapest that may be enough is {one.name}: "
             f"{one.price}.{difference}",
             f"It {reason(self.rows()[0])}.{way}",
-            f"{self._does(one)} {cliff_of(one)}".rstrip(),
-            f"{self._fills(one)} A stopped or lost VM loses {one.lost}.",
-            *settings_of(one, self.question.require.head_room_ratio),
-            *alternatives(self.rows(), self.question.require.head_room_ratio),
+            *self._in_detail(one),
             self.state(),
         ]
 

@@ -55,7 +55,6 @@ class Ladder:
     kind: str
     alive: list[Candidate]
     """Those that may still be the cheapest; cheapest first."""
-    total: int = 0
     tried: list[Tried] = field(default_factory=list)
     best: Tried | None = None
     failed: bool = False
@@ -69,7 +68,6 @@ class Ladder:
 
     def __post_init__(self) -> None:
         """Remember which there were."""
-        self.total = len(self.alive)
         self._all = list(self.alive)
         self.tried_before = 0
         """How much hardware was tried when the last answer of this kind failed."""
