@@ -53,7 +53,7 @@ class Rigged(Simulator):
             for one in candidates
         }
 
-    def proved(self, promising: Tried) -> Tried:
+    def proved(self, promising: Tried, *, at_length: bool = True) -> Tried:
         one = promising.candidate
         place = self.places[one.hardware]
         fidelity: Fidelity = "quick" if place < self.doubtful else "full"

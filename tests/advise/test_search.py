@@ -186,7 +186,7 @@ def test_an_answer_without_a_setting_that_fails_is_proved_with_it() -> None:
             kept = Kept(Outcome.MET, ())
             return {one.name: Tried(one, calm(5), kept, True, fidelity) for one in candidates}  # type: ignore[arg-type]
 
-        def proved(self, promising: Tried) -> Tried:
+        def proved(self, promising: Tried, *, at_length: bool = True) -> Tried:
             able = promising.candidate.settings == levers.settings
             kept = Kept(Outcome.MET if able else Outcome.MISSED, ())
             return replace(promising, kept=kept, fidelity="full")

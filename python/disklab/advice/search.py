@@ -243,10 +243,20 @@ def search(field: Field, simulator: Simulator, tell: Tell) -> Found:
             search_result.calm = best_of(search_result.ladders) is not None
         if not search_result.calm:
             come_as_near(search_result.ladders, simulator)
-    new = [one.candidate for one in chosen(search_result.ladders)]
-    new = [one for one in new if one.name not in search_result.closer]
-    search_result.closer |= simulator.full(new[: search_result.more])
+    look_beside(search_result, simulator)
     return search_result
+
+
+def look_beside(search_result: Found, simulator: Simulator) -> None:
+    """Look more closely at what is shown beside the answer, or where nothing is one."""
+    shown = chosen(search_result.ladders)
+    new = [one for one in shown if one.candidate.name not in search_result.closer]
+    new = new[: search_result.more]
+    if search_result.answer is None:
+        search_result.closer |= simulator.full([one.candidate for one in new])
+        return
+    for one in new:
+        search_result.closer[one.candidate.name] = simulator.proved(one, at_length=False)
 
 
 def looked_at(best: Tried, ladders: Sequence[Ladder], simulator: Simulator) -> tuple[Tried, Tried]:

@@ -163,18 +163,16 @@ class Simulator:
         """Return what becomes of each option at full fidelity, one at a time: each takes 0.6 GB."""
         return replace(self, workers=alone(self.workers)).quick(candidates, "full")
 
-    def proved(self, promising: Tried) -> Tried:
+    def proved(self, promising: Tried, *, at_length: bool = True) -> Tried:
         """Return what becomes of an option that is looked at ever more closely until it fails.
 
         First with its band, by sketches, which tell most cliffs in a seventh of the time; in the
-        end for as long as the file says, by other random streams.
+        end, `at_length`, for as long as the file says, by other random streams.
         """
         candidate = promising.candidate
         proof = replace(self, question=self.question.whole, seed=self.seed + 1, margin=SURE)
-        looks: list[Callable[[], Tried]] = [
-            lambda: self.full([candidate])[candidate.name],
-            lambda: proof.full([candidate])[candidate.name],
-        ]
+        looks: list[Callable[[], Tried]] = [lambda: self.full([candidate])[candidate.name]]
+        looks += [lambda: proof.full([candidate])[candidate.name]] if at_length else []
         if self.bands is not None:
             looks.insert(0, lambda: self.banded(candidate, rough=True))
             if not steady(promising, self.question.spec):
