@@ -49,6 +49,17 @@ SMALL = 34
 """A seed whose question is answered in seconds."""
 
 
+def test_one_disk_is_sold_where_two_cost_as_much_and_a_sketch_denied_the_one() -> None:
+    question = exhaustive.question_with(TWO_DISKS)
+    assert question is not None
+    case = exhaustive.case_of(TWO_DISKS, question)
+    assert case.holds, case
+
+
+TWO_DISKS = 2005
+"""A seed of MySQL where two disks cost eight cents a month more than one."""
+
+
 @pytest.mark.parametrize(("kept", "counts"), [(True, "0 missed"), (False, "1 missed")])
 def test_the_record_goes_on_and_counts_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, counts: str

@@ -489,13 +489,15 @@ def simplify(ladder: Ladder, best: Tried, simulator: Simulator) -> Tried:
 
 
 def plainer(best: Tried, field: Field, simulator: Simulator) -> Tried | None:
-    """Return what costs little more than the best and has fewer disks or newer VMs, and may do it.
+    """Return what costs about what the best does, has fewer disks or newer VMs, and may do it.
 
+    Little less, too: of what costs nearly the same the sketches may have denied the plainer one.
     None: nothing, of the few that are tried.
     """
     own = best.candidate
-    dearer = [one for one in field.candidates if one.usd_per_month >= own.usd_per_month]
-    near = [one for one in dearer if one.plainer_than(own) and preferable(one, own)]
+    least_usd = own.usd_per_month / PLAINER_RATIO
+    alike = [one for one in field.candidates if one.usd_per_month >= least_usd]
+    near = [one for one in alike if one.plainer_than(own) and preferable(one, own)]
     near.sort(key=lambda one: (one.disk_count, one.usd_per_month))
     for one in near[:MOST_PLAINER]:
         for tried in simulator.variants([one])[0]:
