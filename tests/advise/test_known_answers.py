@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from disklab.advice import page
 from disklab.advice.advise import How, advise
+from disklab.advice.candidates import field_of
+from disklab.advice.simulator import Simulator
+from disklab.catalog import load_catalog
 from playwright.sync_api import Browser
 
 from campaigns.promises import __main__ as promises
@@ -58,6 +61,25 @@ def test_one_disk_is_sold_where_two_cost_as_much_and_a_sketch_denied_the_one() -
 
 TWO_DISKS = 2005
 """A seed of MySQL where two disks cost eight cents a month more than one."""
+
+
+def test_a_sketch_that_cannot_tell_rules_nothing_out() -> None:
+    """Its caches are not warm yet, and its 99th percentile is a third above what is asked."""
+    question = exhaustive.question_with(COLD)
+    assert question is not None
+    known = exhaustive.calibration("cassandra")
+    catalog = load_catalog()
+    (able,) = [
+        one
+        for one in field_of(question, catalog, known).candidates
+        if one.name == "E8s_v3 with 3 x P30, ReadOnly"
+    ]
+    (ways,) = Simulator(question, catalog, known).variants([able], "sketch")
+    assert any(one.promising for one in ways)
+
+
+COLD = 42
+"""A seed whose answer has a host cache, which a sketch is too short to fill."""
 
 
 @pytest.mark.parametrize(("kept", "counts"), [(True, "0 missed"), (False, "1 missed")])

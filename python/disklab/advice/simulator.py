@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from disklab.advice.candidates import Candidate
 from disklab.advice.levers import COLLECTOR, collected, collectors, tuned
-from disklab.advice.promise import SHORT, SLACK, SURE, bare, bought, loosened
+from disklab.advice.promise import SHORT, SLACK, SURE, TELLING, bare, bought, loosened
 from disklab.advice.question import FACTOR, Question
 from disklab.catalog import Catalog
 from disklab.database_facts import facts_of
@@ -113,6 +113,10 @@ class Simulator:
         settled = {name for name, one in tried.items() if one.promising or one.miss > FAR}
         others = [way for some in ways if some[0].name not in settled for way in some[1:]]
         tried |= self.sifted(others, fidelity)
+        found = [[tried[way.name] for way in some if way.name in tried] for some in ways]
+        if fidelity == "sketch":
+            nearest = [min(some, key=lambda one: one.miss) for some in found if some]
+            tried |= self.unstopped([one.candidate for one in nearest if cannot_tell(one)])
         return [[tried[way.name] for way in some if way.name in tried] for some in ways]
 
     def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
@@ -147,14 +151,15 @@ class Simulator:
         return turned
 
     def _turned(self, candidates: Sequence[Candidate]) -> dict[str, Tried]:
-        """Return quick options with another collector, where their sketches keep the promise.
+        """Return quick options with another collector, where their sketches may keep the promise.
 
         By their names with the file's own. Sketches have no stops.
         """
         if not candidates or not collectors(self.question.spec) or self.ablate:
             return {}
         sketched = self.quick(candidates, "sketch")
-        able = [one for one in candidates if (t := sketched.get(one.name)) and t.promising]
+        maybe = {name for name, one in sketched.items() if one.promising or cannot_tell(one)}
+        able = [one for one in candidates if one.name in maybe]
         turned = {one.name: collected([one], self.question.spec)[-1] for one in able}
         quick = self.quick(list(turned.values()))
         return {name: quick[one.name] for name, one in turned.items() if one.name in quick}
@@ -316,6 +321,12 @@ def in_a_quiet_hour(required: Required) -> Required:
 def pausing(question: Question) -> bool:
     """Return whether nodes pause, which sketches leave out."""
     return facts_of(question.spec.database.engine).in_java
+
+
+def cannot_tell(sketched: Tried) -> bool:
+    """Return whether a sketch misses a latency by little although nothing is full: too short."""
+    near = not sketched.promising and sketched.miss <= FAR
+    return near and (fullest(sketched.result) or 0.0) < TELLING
 
 
 def steady(tried: Tried, spec: ClusterTrial) -> bool:
