@@ -325,8 +325,9 @@ def pausing(question: Question) -> bool:
 
 def cannot_tell(sketched: Tried) -> bool:
     """Return whether a sketch misses a latency by little although nothing is full: too short."""
-    near = not sketched.promising and sketched.miss <= FAR
-    return near and (fullest(sketched.result) or 0.0) < TELLING
+    full = fullest(sketched.result)
+    near = not sketched.promising and 1.0 < sketched.miss <= FAR
+    return near and full is not None and full < TELLING
 
 
 def steady(tried: Tried, spec: ClusterTrial) -> bool:
