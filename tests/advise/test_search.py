@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from disklab import spec
 from disklab.advice import search
+from disklab.advice.advise import How, advise
 from disklab.advice.candidates import NODES, Candidate, Field, dominated, field_of
 from disklab.advice.levers import COLLECTOR, tuned
 from disklab.advice.options import disks_alone
@@ -28,11 +30,11 @@ from disklab.advice.simulator import FAR, Simulator, Tried, pausing
 from disklab.catalog import load_catalog
 from disklab.cli.advise_asked import Asked
 from disklab.databases.calibration import calibration_for
-from disklab.errors import UserError
+from disklab.errors import Problem, UserError
 from disklab.results import TrialResult
 from disklab.results.required import Kept, Outcome, Point
 
-from tests.advise.exhaustive import FILE
+from tests.advise.exhaustive import FILE, question_with
 
 
 def question() -> Question:
@@ -549,3 +551,19 @@ def test_a_sketch_of_crowded_processors_is_not_believed() -> None:
     assert not at_asked.promising
     assert not raised.promising
     assert "node CPU" in str(at_asked.kept)
+
+
+def test_an_engine_that_takes_nothing_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    problem = Problem("job.client", "true", "no key of this engine", "take that of this version")
+
+    def simulate(jobs: Iterable[dict[str, Any]], *_: Any, **__: Any) -> Iterator[Any]:
+        for job in jobs:
+            yield {"event": "refused", "cell": job["cell"], "reasons": [asdict(problem)]}
+
+    monkeypatch.setattr("disklab.advice.simulator.simulate_once", simulate)
+    asked = question_with(2005)
+    with pytest.raises(UserError) as error:
+        advise(asked, How(bands=False, out=tmp_path), lambda _: None, lambda *_: None)
+    assert error.value.problems == (problem,)

@@ -102,6 +102,8 @@ def advise(question: Question, how: How, emit: Emit, tell: Tell) -> Advice:
     advice.ladders, advice.calm = search_result.ladders, search_result.calm
     advice.tried = list(search_result.closer.values())
     finalists = search_result.finalists
+    if not finalists and simulator.refusals:
+        raise UserError(*dict.fromkeys(simulator.refusals))
     if bands is not None and search_result.answer is None and not search_result.calm:
         for one in finalists:
             if one.candidate.name not in bands and one.miss <= FAR_OFF:

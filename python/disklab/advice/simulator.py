@@ -90,6 +90,8 @@ class Simulator:
     """Those of options by name, as far as they are known; None: options get none."""
     stops: list[float] = field(default_factory=list, repr=False)
     """By how much options missed that another collector made keep the promise."""
+    refusals: list[Problem] = field(default_factory=list, repr=False)
+    """Why the engine took none of what it was given at a time."""
 
     @property
     def cells(self) -> int:
@@ -285,8 +287,11 @@ class Simulator:
         large = not pausing(self.question) and any(job["fidelity"] != "sketch" for job in jobs)
         workers = alone(self.workers) if large else self.workers
         answers = list(simulate_once(jobs, self.memory, workers=workers))
-        if len(jobs) > 1 and all(answer["event"] == "refused" for answer in answers):
-            raise UserError(*(Problem(**reason) for reason in answers[0]["reasons"]))
+        if jobs and all(answer["event"] == "refused" for answer in answers):
+            reasons = [Problem(**reason) for reason in answers[0]["reasons"]]
+            if len(jobs) > 1:
+                raise UserError(*reasons)
+            self.refusals += reasons
         return {answer["cell"]: answer for answer in answers if answer["event"] == "cell"}
 
     def _tried(
