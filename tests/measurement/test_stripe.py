@@ -228,7 +228,7 @@ def test_it_is_changed_from_trial_to_trial_and_put_back(
             assert file.read_text() == "64\n"
             ask(8 << 10)
             assert file.read_text() == "8\n"
-            # Whoever finds the journal after a kill puts back what was there before the run.
+            # After a kill the journal has the value from before the run, to be put back.
             again = Journal.of(record)
             assert [one.before for one in again.left()] == [before.strip()]
             ask(None)

@@ -120,8 +120,8 @@ pub struct Pauses {
     until: u64,
     total_ns: u64,
     times: Stream,
-    /// A thread waits for a page that comes at the second time; whoever does not stop at the safepoint before, none later
-    /// than the first.
+    /// The time of the next safepoint, and when the page comes that a thread waits for. That thread does not reach the
+    /// safepoint.
     page: Option<(u64, u64)>,
     /// From when to when everything stands still for a page.
     held: (u64, u64),

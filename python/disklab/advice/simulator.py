@@ -115,11 +115,12 @@ class Simulator:
         settled = {name for name, one in tried.items() if one.promising or one.miss > FAR}
         others = [way for some in ways if some[0].name not in settled for way in some[1:]]
         tried |= self.sifted(others, fidelity)
-        found = [[tried[way.name] for way in some if way.name in tried] for some in ways]
-        if fidelity == "sketch":
-            nearest = [min(some, key=lambda one: one.miss) for some in found if some]
-            tried |= self.unstopped([one.candidate for one in nearest if cannot_tell(one)])
-        return [[tried[way.name] for way in some if way.name in tried] for some in ways]
+        outcomes = [[tried[way.name] for way in some if way.name in tried] for some in ways]
+        if fidelity != "sketch":
+            return outcomes
+        nearest = [min(some, key=lambda one: one.miss) for some in outcomes if some]
+        closer = self.unstopped([one.candidate for one in nearest if cannot_tell(one)])
+        return [[closer.get(one.candidate.name, one) for one in some] for some in outcomes]
 
     def sifted(self, candidates: Sequence[Candidate], fidelity: Fidelity) -> dict[str, Tried]:
         """Return what becomes of each option; those that are overloaded are sketched alone."""

@@ -106,7 +106,8 @@ def _leading_to(mount: Mount) -> Iterator[tuple[str, int]]:
     """Yield a path that leads to this mount and no other, and the open folder that it begins with.
 
     A path alone would be resolved again: a user who may rename a folder above it could have put a
-    link there, to somebody else's mount. Raises MachineError when the mount is no longer there.
+    link there that leads to another user's mount. Raises MachineError when the mount is no longer
+    there.
     """
     folder = number = None
     try:

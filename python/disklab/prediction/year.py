@@ -165,8 +165,8 @@ class Case:
 
     def kinds(self, years: Iterable[Counts]) -> set[Kind]:
         """Return what is simulated for these years."""
-        found = {self.canonical(kind) for year in years for kind in year}
-        return found | {WELL, *_absent_minutes(self)}
+        drawn = {self.canonical(kind) for year in years for kind in year}
+        return drawn | {WELL, *_absent_minutes(self)}
 
     def in_words(self, kind: Kind) -> str:
         """Return a kind of weather in words, with whose it is where that makes a difference."""
@@ -264,7 +264,7 @@ class Draws:
     def __init__(self, seed: int) -> None:
         """Draw years of the seed and those behind it."""
         self.seed = seed
-        self._known: dict[object, list[Counts]] = {}
+        self._drawn: dict[object, list[Counts]] = {}
 
     def year(self, case: Case, sharing: Sharing = "assumed", number: int = 0) -> Year:
         """Return a year of a case's volumes."""
@@ -275,10 +275,10 @@ class Draws:
     def of(self, case: Case, sharing: Sharing = "assumed", years: int = YEARS) -> list[Counts]:
         """Return the minutes of so many years."""
         key = case.fleet.key, case.logs and case.logs.key, sharing
-        known = self._known.setdefault(key, [])
-        missing = range(len(known), years)
-        known += [self.year(case, sharing, number).minutes() for number in missing]
-        return known[:years]
+        drawn = self._drawn.setdefault(key, [])
+        missing = range(len(drawn), years)
+        drawn += [self.year(case, sharing, number).minutes() for number in missing]
+        return drawn[:years]
 
     def minutes(self, case: Case, years: int) -> dict[Kind, float]:
         """Return the minutes a month of each kind, with the share of zones that is assumed."""
